@@ -18,8 +18,14 @@ from hbroker.config import LeasePolicy, Limits, NodeSettings, TelemetrySettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.topology import Plan, Topology
 from hbroker.topology.model import holds, with_root
-from hbroker.topology.sections import AUTH_KEYS, LATER, LIMIT_KEYS, LIMIT_RANGES, NODE_KEYS, SECTIONS
-from hbroker.topology.telemetry import RANGES
+from hbroker.topology.sections import (
+    AUTH_KEYS,
+    LIMIT_KEYS,
+    LIMIT_RANGES,
+    NODE_KEYS,
+    SECTIONS,
+    TELEMETRY_RANGES,
+)
 from tests.test_topology import offline
 
 
@@ -39,9 +45,9 @@ LIMITS = st.builds(Limits, **{key: st.integers(*bounds) for key, bounds in LIMIT
 TELEMETRY = st.builds(
     TelemetrySettings,
     enabled=st.booleans(),
-    file=st.integers(60, RANGES["file"][1]),
+    file=st.integers(60, TELEMETRY_RANGES["file"][1]),
     directory=st.one_of(st.just(""), st.text(ALNUM + "/_.-", min_size=1).map("/var/".__add__).map(tidied)),
-    **{key: st.integers(*bounds) for key, bounds in RANGES.items() if key != "file"},
+    **{key: st.integers(*bounds) for key, bounds in TELEMETRY_RANGES.items() if key != "file"},
 )
 
 BREAKS = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
@@ -121,7 +127,7 @@ def test_a_node_that_repeats_another_is_refused(network: Topology, data: st.Data
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.dates())
-KNOWN = st.sampled_from([*SECTIONS, *LATER, *NODE_KEYS, *AUTH_KEYS, *LIMIT_KEYS])
+KNOWN = st.sampled_from([*SECTIONS, *NODE_KEYS, *AUTH_KEYS, *LIMIT_KEYS])
 VALUES = st.one_of(
     SCALARS, st.sampled_from(["", "127.0.0.1:7700", "[::1]:1", "home/kitchen", "serve", "[", ":", "::"])
 )

@@ -7,7 +7,7 @@ convenience for processes that start together. Reading goes on after an error, s
     flags       the settings of one node or gateway from command-line flags, under the same rules
     rules       what must hold between entries: one root, no name or subtree twice
     gateways    reads `gateways`, and what `auth` says about MQTT clients
-    sections    reads `nodes`, `auth` and `limits`; `telemetry` and `plan` read the sections of these names
+    sections    reads `nodes`, `auth`, `limits` and `telemetry`; `plan` reads the section of this name
     document    the text of a file -> YAML nodes that know their line, and the report of errors
     model       the valid, frozen `Topology`; `render` writes it as the text of a file
     moves       which subtrees running nodes must give away or claim to match a `Topology`

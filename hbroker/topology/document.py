@@ -7,14 +7,18 @@ expanded. So the size of a hostile file bounds its cost. The kind of a value is 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
 from hbroker.errors import ConfigError, ConfigErrors
+
+T = TypeVar("T")
 
 MAX_BYTES = 1 << 20
 """The largest file, in bytes. It would list ten thousand nodes."""
@@ -48,14 +52,9 @@ class Report:
         if self._errors:
             raise ConfigErrors(sorted(self._errors, key=lambda error: error.line or 0))
 
-    def mapping(
-        self, node: yaml.Node, what: str, keys: tuple[str, ...], later: tuple[str, ...] = ()
-    ) -> dict[str, yaml.Node]:
-        """The values of a mapping, by key.
-
-        Notes an error if the node is no mapping, and for each key that is unknown, occurs twice, or belongs
-        to a `later` version of hbroker.
-        """
+    def mapping(self, node: yaml.Node, what: str, keys: tuple[str, ...]) -> dict[str, yaml.Node]:
+        """The values of a mapping, by key. Notes an error if the node is no mapping, and for each key that is
+        unknown or occurs twice."""
         if not isinstance(node, yaml.MappingNode):
             remedy = f"write it as `key: value` lines with {listed(keys)}"
             self.error(node, f"{what} is {kind(node)}, not a mapping", remedy)
@@ -63,9 +62,7 @@ class Report:
         values: dict[str, yaml.Node] = {}
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""
-            if name in later:
-                self.error(key, f"this version of hbroker knows no `{name}`", f"remove the section `{name}`")
-            elif name not in keys:
+            if name not in keys:
                 self.error(key, f"{what} has an unknown key {name!r}", _instead(name, keys))
             elif name in values:
                 remedy = f"keep one (the first is on line {line_of(values[name])})"
@@ -73,6 +70,15 @@ class Report:
             else:
                 values[name] = value
         return values
+
+    def require(
+        self, node: yaml.Node, what: str, values: Mapping[str, yaml.Node], needed: Mapping[str, str]
+    ) -> None:
+        """Notes an error for each key that a mapping lacks. `values`: of `mapping`. `needed`: the remedies by
+        key."""
+        for key in needed if isinstance(node, yaml.MappingNode) else ():
+            if key not in values:
+                self.error(node, f"{what} has no `{key}`", needed[key])
 
     def items(
         self, node: yaml.Node, what: str, example: str = "- {name: …, subtree: …, listen: …}"
@@ -134,6 +140,21 @@ class Report:
             self.error(node, f"{what} is {node.value[:20]}, out of range", remedy)
             return None
         return int(node.value)
+
+    def numbers(
+        self, values: Mapping[str, yaml.Node], ranges: Mapping[str, tuple[int, int]]
+    ) -> dict[str, int]:
+        """The whole numbers among the values of a mapping. `ranges`: their keys, each with its smallest and
+        largest value. Notes an error for each value that is none, and leaves it out."""
+        read = {key: self.integer(values[key], key, *ranges[key]) for key in ranges if key in values}
+        return {key: value for key, value in read.items() if value is not None}
+
+
+def optional(
+    values: Mapping[str, yaml.Node], key: str, read: Callable[[yaml.Node, str], T | None]
+) -> T | None:
+    """What `read(value, key)` returns for the value of a key; None: there is none."""
+    return read(values[key], key) if key in values else None
 
 
 def read_text(path: Path) -> str:

@@ -23,6 +23,7 @@ from hbroker.topology.gateways import (
 from hbroker.topology.rules import check_node, check_open
 from hbroker.topology.sections import (
     LIMIT_KEYS,
+    NODE_KEYS,
     read_address,
     read_auth,
     read_auth_keys,
@@ -63,21 +64,9 @@ def node_from_flags(
     bounds = read_limits(_mapping(limits), report)
     address = _root(root, entry.subtree, report, resolve)
     report.raise_if_any()
-    assert entry.name is not None, "a node without a name was reported"
-    assert entry.subtree is not None, "a node without a subtree was reported"
-    assert entry.listen is not None, "a node without an address was reported"
-    return NodeSettings(
-        name=entry.name,
-        subtree=entry.subtree,
-        listen=entry.listen,
-        root=address,
-        advertise=entry.advertise,
-        workers=entry.workers,
-        policy=entry.policy,
-        join_key=join_key,
-        limits=bounds,
-        also=entry.also,
-    )
+    settings = entry.settings(join_key, bounds, address)
+    assert settings is not None, "a node without a name, a subtree or an address was reported"
+    return settings
 
 
 def gateway_from_flags(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import yaml
 
@@ -19,7 +19,7 @@ from hbroker.config import (
     TlsSettings,
 )
 from hbroker.hostnames import Resolver
-from hbroker.topology.document import Report, line_of
+from hbroker.topology.document import Report, line_of, optional
 from hbroker.topology.sections import read_address, read_listen, read_name
 
 __all__ = [
@@ -50,7 +50,6 @@ LISTENER_KEYS: Final = (
     "packet_bytes",
 )
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "client_certificate", "names_user")
-_FILE_KEYS: Final = ("passwords", "acl")
 GATEWAY_LIMIT_RANGES: Final = {
     "connections": (1, 10_000_000),
     "in_flight": (1, 65_535),
@@ -71,10 +70,6 @@ LISTENER_RANGES: Final = {
     "packet_bytes": (256, 268_435_460),
 }
 """The numbers of `ListenerSettings`, each with its smallest and largest value."""
-_ACKNOWLEDGE: Final = ("queued", "distributed")
-_CLIENT_CERTIFICATE: Final = ("optional", "required")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +94,17 @@ def read_gateway(
     values = report.mapping(node, what, GATEWAY_KEYS)
     name = read_name(values["name"], report) if "name" in values else None
     what = f"gateway {name!r}" if name else what
-    if isinstance(node, yaml.MappingNode):
-        _require(values, node, what, report)
+    report.require(node, what, values, _NEEDED)
     listeners = report.items(values["listeners"], "listeners", _EXAMPLE) if "listeners" in values else []
     read = ((line_of(item), read_listener(item, report, resolve, directory)) for item in listeners)
     return GatewayEntry(
         line=line_of(node),
         name=name,
         listeners=tuple((line, listener) for line, listener in read if listener is not None),
-        listen=_optional(values, "listen", lambda value: read_listen(value, report, resolve)),
-        workers=_optional(values, "workers", lambda v: report.integer(v, "workers", 1, MAX_WORKERS)) or 0,
-        server_reference=_optional(values, "server_reference", lambda v: report.text(v, "server_reference"))
-        or "",
-        limits=_optional(values, "limits", lambda value: read_gateway_limits(value, report))
+        listen=optional(values, "listen", lambda value, _: read_listen(value, report, resolve)),
+        workers=report.numbers(values, {"workers": (1, MAX_WORKERS)}).get("workers", 0),
+        server_reference=optional(values, "server_reference", report.text) or "",
+        limits=optional(values, "limits", lambda value, _: read_gateway_limits(value, report))
         or GatewayLimits(),
     )
 
@@ -122,46 +115,35 @@ def read_listener(
     """Reads one item of `listeners`. Paths in it are relative to `directory`. None: it has no valid
     address."""
     values = report.mapping(node, "a listener", LISTENER_KEYS)
-    if "address" not in values:
-        if isinstance(node, yaml.MappingNode):
-            report.error(node, "a listener has no `address`", "add `address: 127.0.0.1:1883`")
-        return None
-    address = read_address(values["address"], "address", report, resolve, None)
-    websocket = _optional(values, "websocket", lambda value: _path_of_url(value, report))
-    numbers = {
-        key: report.integer(values[key], key, *limits)
-        for key, limits in LISTENER_RANGES.items()
-        if key in values
-    }
-    acknowledge = _optional(values, "acknowledge", lambda v: _choice(v, "acknowledge", _ACKNOWLEDGE, report))
-    if address is None:
-        return None
-    return ListenerSettings(
-        address=address,
-        tls=_optional(values, "tls", lambda value: _read_tls(value, report, directory)),
-        websocket=websocket or "",
-        proxy_protocol=_optional(values, "proxy_protocol", lambda v: report.truth(v, "proxy_protocol"))
-        or False,
-        gives_way=_optional(values, "gives_way", lambda v: report.truth(v, "gives_way")) or False,
-        is_distributed=acknowledge == "distributed",
-        **{key: value for key, value in numbers.items() if value is not None},
+    report.require(node, "a listener", values, {"address": "add `address: 127.0.0.1:1883`"})
+    address = optional(
+        values, "address", lambda value, what: read_address(value, what, report, resolve, None)
     )
+    acknowledge = _choice(values, "acknowledge", ("queued", "distributed"), report)
+    listener = ListenerSettings(
+        address=address or ("", 0),
+        tls=optional(values, "tls", lambda value, _: _read_tls(value, report, directory)),
+        websocket=optional(values, "websocket", lambda value, _: _path_of_url(value, report)) or "",
+        proxy_protocol=optional(values, "proxy_protocol", report.truth) or False,
+        gives_way=optional(values, "gives_way", report.truth) or False,
+        is_distributed=acknowledge == "distributed",
+        **report.numbers(values, LISTENER_RANGES),
+    )
+    return None if address is None else listener
 
 
 def read_access(values: Mapping[str, yaml.Node], report: Report, directory: Path) -> AccessSettings:
     """Reads what `auth` says about MQTT clients. `runtime/gateway/files.py` reads the files that it names."""
-    files = {key: _file(values[key], key, report, directory) or "" for key in _FILE_KEYS if key in values}
     return AccessSettings(
-        **files,
-        anonymous=_optional(values, "anonymous", lambda value: report.truth(value, "anonymous")),
+        **_files(values, ("passwords", "acl"), report, directory),
+        anonymous=optional(values, "anonymous", report.truth),
     )
 
 
 def read_gateway_limits(node: yaml.Node, report: Report) -> GatewayLimits:
     """Reads the section `limits` of a gateway."""
     values = report.mapping(node, "limits", tuple(GATEWAY_LIMIT_RANGES))
-    read = {key: report.integer(value, key, *GATEWAY_LIMIT_RANGES[key]) for key, value in values.items()}
-    return GatewayLimits(**{key: value for key, value in read.items() if value is not None})
+    return GatewayLimits(**report.numbers(values, GATEWAY_LIMIT_RANGES))
 
 
 def settings_of(
@@ -183,41 +165,39 @@ def settings_of(
 
 
 _EXAMPLE: Final = '- {address: "127.0.0.1:1883"}'
+_NEEDED: Final = {
+    "name": "add `name: <name>`, one for each gateway",
+    "listeners": f"add `listeners:` and below it `{_EXAMPLE}`",
+}
 
 
 def _read_tls(node: yaml.Node, report: Report, directory: Path) -> TlsSettings | None:
     values = report.mapping(node, "tls", TLS_KEYS)
-    for key in ("certificate", "key"):
-        if key not in values and isinstance(node, yaml.MappingNode):
-            report.error(node, f"tls has no `{key}`", f"add `{key}: <file>`, in PEM")
-    paths = {
-        key: _file(values[key], key, report, directory) or ""
-        for key in ("certificate", "key", "client_ca")
-        if key in values
-    }
-    wanted = _optional(
-        values,
-        "client_certificate",
-        lambda v: _choice(v, "client_certificate", _CLIENT_CERTIFICATE, report),
+    report.require(
+        node, "tls", values, {key: f"add `{key}: <file>`, in PEM" for key in ("certificate", "key")}
     )
-    names_user = _optional(values, "names_user", lambda v: report.truth(v, "names_user")) or False
+    wanted = _choice(values, "client_certificate", ("optional", "required"), report)
+    names_user = optional(values, "names_user", report.truth) or False
     if (wanted or names_user) and "client_ca" not in values:
         remedy = "add `client_ca: <file>`, the certificates that sign those of clients"
         report.error(node, "tls asks for client certificates, and has no `client_ca`", remedy)
+    files = _files(values, ("certificate", "key", "client_ca"), report, directory)
     return TlsSettings(
-        certificate=paths.get("certificate", ""),
-        key=paths.get("key", ""),
-        client_ca=paths.get("client_ca", ""),
+        **{"certificate": "", "key": "", **files},
         needs_certificate=wanted == "required",
         names_user=names_user,
     )
 
 
-def _file(node: yaml.Node, what: str, report: Report, directory: Path) -> str | None:
-    name = report.text(node, what)
-    if name == "":
-        report.error(node, f"{what} names no file", "write the file's path, or remove the key")
-    return str(directory / name) if name else None
+def _files(
+    values: Mapping[str, yaml.Node], keys: tuple[str, ...], report: Report, directory: Path
+) -> dict[str, str]:
+    """The paths under these keys, as far as they are there. Notes an error for an empty one."""
+    names = {key: report.text(values[key], key) for key in keys if key in values}
+    for key, name in names.items():
+        if name == "":
+            report.error(values[key], f"{key} names no file", "write the file's path, or remove the key")
+    return {key: str(directory / name) if name else "" for key, name in names.items()}
 
 
 def _path_of_url(node: yaml.Node, report: Report) -> str | None:
@@ -228,23 +208,12 @@ def _path_of_url(node: yaml.Node, report: Report) -> str | None:
     return None
 
 
-def _choice(node: yaml.Node, what: str, choices: tuple[str, ...], report: Report) -> str | None:
-    text = report.text(node, what)
+def _choice(
+    values: Mapping[str, yaml.Node], key: str, choices: tuple[str, ...], report: Report
+) -> str | None:
+    text = optional(values, key, report.text)
     if text is None or text in choices:
         return text
-    report.error(node, f"{what} is {text[:40]!r}", f"write {' or '.join(f'`{name}`' for name in choices)}")
+    remedy = f"write {' or '.join(f'`{name}`' for name in choices)}"
+    report.error(values[key], f"{key} is {text[:40]!r}", remedy)
     return None
-
-
-def _optional(values: Mapping[str, yaml.Node], key: str, read: Callable[[yaml.Node], T | None]) -> T | None:
-    return read(values[key]) if key in values else None
-
-
-def _require(values: Mapping[str, yaml.Node], node: yaml.Node, what: str, report: Report) -> None:
-    remedies = {
-        "name": "add `name: <name>`, one for each gateway",
-        "listeners": f"add `listeners:` and below it `{_EXAMPLE}`",
-    }
-    for key, remedy in remedies.items():
-        if key not in values:
-            report.error(node, f"{what} has no `{key}`", remedy)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
-from hbroker.config import AccessSettings, Limits, NodeSettings, TelemetrySettings
+from hbroker.config import AccessSettings, Limits, TelemetrySettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
 from hbroker.topology.document import Report, compose, kind, line_of, listed, read_text
@@ -15,15 +14,14 @@ from hbroker.topology.gateways import GatewayEntry, read_access, read_gateway, s
 from hbroker.topology.model import Topology, with_root
 from hbroker.topology.plan import read_plan
 from hbroker.topology.sections import (
-    LATER,
     SECTIONS,
     NodeEntry,
     read_auth_keys,
     read_join_key,
     read_limits,
     read_node,
+    read_telemetry,
 )
-from hbroker.topology.telemetry import read_telemetry
 
 
 def load(path: str | Path, *, resolve: Resolver = resolve_host, has_policy: bool = False) -> Topology:
@@ -76,7 +74,8 @@ def parse(
     if not has_policy:
         rules.check_open(gateways, access, report)
     report.raise_if_any()
-    nodes = with_root(_settings(entries, join_key, limits))
+    read = (entry.settings(join_key, limits) for entry in entries)
+    nodes = with_root([settings for settings in read if settings is not None])
     root = nodes[0].address
     network = Topology(
         Path(file).stem,
@@ -95,26 +94,7 @@ def _sections(document: yaml.Node, report: Report) -> dict[str, yaml.Node]:
             f"write the sections {listed(SECTIONS)}",
         )
         return {}
-    sections = report.mapping(document, "the file", SECTIONS, LATER)
+    sections = report.mapping(document, "the file", SECTIONS)
     if "nodes" not in sections:
         report.error(line_of(document), "the file has no `nodes`", "list at least one node under `nodes:`")
     return sections
-
-
-def _settings(entries: Sequence[NodeEntry], join_key: bytes, limits: Limits) -> list[NodeSettings]:
-    """The settings of the entries that were read without an error."""
-    return [
-        NodeSettings(
-            name=entry.name,
-            subtree=entry.subtree,
-            listen=entry.listen,
-            advertise=entry.advertise,
-            workers=entry.workers,
-            policy=entry.policy,
-            join_key=join_key,
-            limits=limits,
-            also=entry.also,
-        )
-        for entry in entries
-        if entry.name is not None and entry.subtree is not None and entry.listen is not None
-    ]

@@ -45,9 +45,8 @@ def is_alike(expected: float, carried: float) -> bool:
 def read_plan(node: yaml.Node, nodes: Sequence[str], report: Report) -> Plan:
     """Reads the section `plan` of a file whose nodes have these names."""
     values = report.mapping(node, "plan", PLAN_KEYS)
-    for key in PLAN_KEYS:
-        if key not in values and isinstance(node, yaml.MappingNode):
-            report.error(node, f"plan has no `{key}`", "have `hbroker analyze` write it, or remove `plan`")
+    remedy = "have `hbroker analyze` write it, or remove `plan`"
+    report.require(node, "plan", values, dict.fromkeys(PLAN_KEYS, remedy))
     loads = {}
     if "predicted" in values:
         loads = report.mapping(values["predicted"], "predicted", tuple(nodes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -21,56 +21,49 @@ from hbroker.config import (
 )
 from hbroker.topology.model import Topology
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 
 def render(topology: Topology) -> str:
     """The text of a file. It has the join key inline, and the resolved addresses in place of host names."""
-    document: dict[str, Any] = {"nodes": [_node(node) for node in topology.nodes]}
-    root = topology.root
-    if topology.gateways:
-        document["gateways"] = [_gateway(gateway) for gateway in topology.gateways]
-    auth = {"join_key": root.join_key.decode()} if root.join_key else {}
-    auth |= _access(topology.gateways[0].access) if topology.gateways else {}
-    if auth:
-        document["auth"] = auth
-    if root.limits != Limits():
-        document["limits"] = asdict(root.limits)
-    telemetry = _telemetry(topology.telemetry)
-    if telemetry:
-        document["telemetry"] = telemetry
-    if topology.plan:
-        document["plan"] = asdict(topology.plan) | {"predicted": dict(topology.plan.predicted)}
+    root, plan = topology.root, topology.plan
+    access = topology.gateways[0].access if topology.gateways else AccessSettings()
+    document = _filled(
+        nodes=[_node(node) for node in topology.nodes],
+        gateways=[_gateway(gateway) for gateway in topology.gateways],
+        auth=_filled(join_key=root.join_key.decode()) | _changed(access, AccessSettings()),
+        limits=_changed(root.limits, Limits()),
+        telemetry=_changed(topology.telemetry, TelemetrySettings()),
+        plan=plan and asdict(plan) | {"predicted": dict(plan.predicted)},
+    )
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-def _telemetry(telemetry: TelemetrySettings) -> dict[str, Any]:
-    usual = asdict(TelemetrySettings())
-    return {key: value for key, value in asdict(telemetry).items() if value != usual[key]}
+def _filled(**values: Any) -> dict[str, Any]:
+    """The values that are there, and not empty or 0."""
+    return {key: value for key, value in values.items() if value}
 
 
-def _access(access: AccessSettings) -> dict[str, Any]:
-    return {key: value for key, value in asdict(access).items() if value not in ("", None)}
+def _changed(settings: DataclassInstance, usual: DataclassInstance) -> dict[str, Any]:
+    """The fields of settings that are not as usual."""
+    before = asdict(usual)
+    return {key: value for key, value in asdict(settings).items() if value != before[key]}
 
 
 def _gateway(gateway: GatewaySettings) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "name": gateway.name,
-        "listeners": [_listener(listener) for listener in gateway.listeners],
-    }
-    if gateway.listen:
-        values["listen"] = format_address(gateway.listen)
-    if gateway.workers:
-        values["workers"] = gateway.workers
-    if gateway.server_reference:
-        values["server_reference"] = gateway.server_reference
-    if gateway.limits != GatewayLimits():
-        values["limits"] = asdict(gateway.limits)
-    return values
+    return _filled(
+        name=gateway.name,
+        listeners=[_listener(listener) for listener in gateway.listeners],
+        listen=gateway.listen and format_address(gateway.listen),
+        workers=gateway.workers,
+        server_reference=gateway.server_reference,
+        limits=_changed(gateway.limits, GatewayLimits()),
+    )
 
 
 def _listener(listener: ListenerSettings) -> dict[str, Any]:
-    usual = asdict(ListenerSettings(listener.address))
-    values = {key: value for key, value in asdict(listener).items() if value != usual[key]}
-    values.pop("tls", None)
+    values = _changed(listener, ListenerSettings(listener.address))
     if listener.tls is not None:
         values["tls"] = _tls(listener.tls)
     if values.pop("is_distributed", False):
@@ -79,28 +72,23 @@ def _listener(listener: ListenerSettings) -> dict[str, Any]:
 
 
 def _tls(tls: TlsSettings) -> dict[str, Any]:
-    values: dict[str, Any] = {"certificate": tls.certificate, "key": tls.key}
-    if tls.client_ca:
-        values["client_ca"] = tls.client_ca
-        values["client_certificate"] = "required" if tls.needs_certificate else "optional"
-    if tls.names_user:
-        values["names_user"] = True
-    return values
+    wanted = "required" if tls.needs_certificate else "optional"
+    return _filled(
+        certificate=tls.certificate,
+        key=tls.key,
+        client_ca=tls.client_ca,
+        client_certificate=tls.client_ca and wanted,
+        names_user=tls.names_user,
+    )
 
 
 def _node(node: NodeSettings) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "name": node.name,
-        "subtree": node.subtree,
-        "listen": format_address(node.listen),
-    }
-    if node.also:
-        values["also"] = list(node.also)
-    if node.advertise:
-        host, port = node.advertise
-        values["advertise"] = format_address((host, port)) if port or ":" in host else host
-    if node.workers != 1:
-        values["workers"] = node.workers
-    if node.policy is not LeasePolicy.FENCE:
-        values["policy"] = node.policy.value
-    return values
+    host, port = node.advertise or ("", 0)
+    advertise = format_address((host, port)) if port or ":" in host else host
+    more = _filled(
+        also=list(node.also),
+        advertise=advertise,
+        workers=0 if node.workers == 1 else node.workers,
+        policy="" if node.policy is LeasePolicy.FENCE else node.policy.value,
+    )
+    return {"name": node.name, "subtree": node.subtree, "listen": format_address(node.listen), **more}

@@ -1,24 +1,20 @@
-"""Reads the sections `nodes`, `auth` and `limits` of a topology file into typed entries with their lines."""
+"""Reads the sections `nodes`, `auth`, `limits` and `telemetry` of a topology file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import yaml
 
 from hbroker.addresses import ANY_ADDRESS, Address, parse_address
-from hbroker.config import MAX_WORKERS, LeasePolicy, Limits
+from hbroker.config import MAX_WORKERS, LeasePolicy, Limits, NodeSettings, TelemetrySettings
 from hbroker.hostnames import Resolver
-from hbroker.topology.document import Report, line_of
+from hbroker.topology.document import Report, line_of, optional
 
 SECTIONS = ("nodes", "gateways", "auth", "limits", "telemetry", "plan")
-LATER = ("admin",)
-"""Sections that this version does not know, and that a later version may have."""
-
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy")
 JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "anonymous")
@@ -32,14 +28,19 @@ LIMIT_RANGES = {
 }
 """The keys of `limits`, which are the fields of `Limits`, each with its smallest and largest value."""
 LIMIT_KEYS = tuple(LIMIT_RANGES)
+TELEMETRY_RANGES = {
+    "interval": (1, 60),
+    "file": (1, 3_600),
+    "keep_bytes": (1 << 20, 1 << 50),
+    "keep_hours": (1, 876_000),
+}
+"""The keys of `telemetry` with a whole number, each with its smallest and largest value."""
 
 MIN_KEY_BYTES = 16
 MAX_KEY_BYTES = 4096
 MAX_SUBTREE_BYTES = 60_000
 """Less than the 65,535 bytes of a topic (docs/protocol.md §9), which leaves room for topics below the
 subtree."""
-
-T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -57,6 +58,23 @@ class NodeEntry:
     policy: LeasePolicy
     also: tuple[str, ...] = ()
 
+    def settings(self, join_key: bytes, limits: Limits, root: Address | None = None) -> NodeSettings | None:
+        """The settings of the node, which joins at `root`; None: a value that it needs is None."""
+        if self.name is None or self.subtree is None or self.listen is None:
+            return None
+        return NodeSettings(
+            name=self.name,
+            subtree=self.subtree,
+            listen=self.listen,
+            root=root,
+            advertise=self.advertise,
+            workers=self.workers,
+            policy=self.policy,
+            join_key=join_key,
+            limits=limits,
+            also=self.also,
+        )
+
 
 def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) -> NodeEntry:
     """Reads one item of `nodes`. `index` counts from 1 and stands in errors for a name that is not known."""
@@ -64,27 +82,32 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
     values = report.mapping(node, what, NODE_KEYS)
     name = read_name(values["name"], report) if "name" in values else None
     what = f"node {name!r}" if name else what
-    if isinstance(node, yaml.MappingNode):
-        _require(values, ("name", "subtree", "listen"), node, what, report)
-    listen = _optional(values, "listen", lambda value: read_listen(value, report, resolve))
-    advertise = _optional(values, "advertise", lambda value: read_advertise(value, report, resolve))
+    report.require(node, what, values, _NEEDED)
+    listen = optional(values, "listen", lambda value, _: read_listen(value, report, resolve))
+    advertise = optional(values, "advertise", lambda value, _: read_advertise(value, report, resolve))
     if listen and listen[0] in ANY_ADDRESS and "advertise" not in values:
         remedy = "add `advertise: <host>`, the address at which others reach this host"
         report.error(
             values["listen"], f"{what} listens on every address ({listen[0]}) and advertises none", remedy
         )
-    workers = _optional(values, "workers", lambda value: report.integer(value, "workers", 1, MAX_WORKERS))
-    policy = _optional(values, "policy", lambda value: read_policy(value, report))
+    policy = optional(values, "policy", lambda value, _: read_policy(value, report))
     return NodeEntry(
         line=line_of(node),
         name=name,
-        subtree=_optional(values, "subtree", lambda value: read_subtree(value, report)),
+        subtree=optional(values, "subtree", lambda value, _: read_subtree(value, report)),
         listen=listen,
         advertise=advertise,
-        workers=workers or 1,
+        workers=report.numbers(values, {"workers": (1, MAX_WORKERS)}).get("workers", 1),
         policy=policy or LeasePolicy.FENCE,
-        also=_optional(values, "also", lambda value: read_also(value, report)) or (),
+        also=optional(values, "also", lambda value, _: read_also(value, report)) or (),
     )
+
+
+_NEEDED = {
+    "name": "add `name: <name>`, one for each node",
+    "subtree": 'add `subtree: <topic prefix>`, or `subtree: ""` for the root',
+    "listen": "add `listen: 127.0.0.1:<port>`, or with the host's own address",
+}
 
 
 def read_name(node: yaml.Node, report: Report) -> str | None:
@@ -220,26 +243,24 @@ def read_join_key(values: Mapping[str, yaml.Node], node: yaml.Node, report: Repo
 
 def read_limits(node: yaml.Node, report: Report) -> Limits:
     """Reads the limits of each node."""
-    values = report.mapping(node, "limits", LIMIT_KEYS)
-    read = {key: report.integer(value, key, *LIMIT_RANGES[key]) for key, value in values.items()}
-    return Limits(**{key: value for key, value in read.items() if value is not None})
+    return Limits(**report.numbers(report.mapping(node, "limits", LIMIT_KEYS), LIMIT_RANGES))
 
 
-def _optional(values: Mapping[str, yaml.Node], key: str, read: Callable[[yaml.Node], T | None]) -> T | None:
-    return read(values[key]) if key in values else None
-
-
-def _require(
-    values: Mapping[str, yaml.Node], keys: tuple[str, ...], node: yaml.Node, what: str, report: Report
-) -> None:
-    remedies = {
-        "name": "add `name: <name>`, one for each node",
-        "subtree": 'add `subtree: <topic prefix>`, or `subtree: ""` for the root',
-        "listen": "add `listen: 127.0.0.1:<port>`, or with the host's own address",
-    }
-    for key in keys:
-        if key not in values:
-            report.error(node, f"{what} has no `{key}`", remedies[key])
+def read_telemetry(node: yaml.Node, report: Report, directory: Path) -> TelemetrySettings:
+    """Reads the section. The path in it is relative to `directory`, the topology's."""
+    values = report.mapping(node, "telemetry", ("enabled", *TELEMETRY_RANGES, "directory"))
+    place = optional(values, "directory", report.text)
+    if place == "":
+        report.error(values["directory"], "directory names no directory", "write its path, or remove the key")
+    settings = TelemetrySettings(
+        enabled=optional(values, "enabled", report.truth) is not False,
+        directory=str(directory / place) if place else "",
+        **report.numbers(values, TELEMETRY_RANGES),
+    )
+    if settings.file < settings.interval:
+        message = f"a file is about {settings.file} s, less than an interval of {settings.interval} s"
+        report.error(node, message, "give `file` no less than `interval`")
+    return settings
 
 
 def _read_key_file(node: yaml.Node, report: Report, directory: Path) -> bytes:
