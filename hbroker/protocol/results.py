@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from hbroker.addresses import format_address
@@ -40,16 +40,7 @@ class Hop:
 
     def to_json(self) -> dict[str, object]:
         """The object as `hbroker resolve --trace --json` prints it."""
-        return {
-            "node": self.node,
-            "address": format_address(self.address),
-            "packet": self.packet,
-            "subtree": self.subtree,
-            "epoch": self.epoch,
-            "ttl_s": self.ttl_s,
-            "time_ms": self.time_ms,
-            "cache": self.cache,
-        }
+        return asdict(self) | {"address": format_address(self.address)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +60,8 @@ class Resolution:
 
     def to_json(self) -> dict[str, object]:
         """The object as `hbroker resolve --json` prints it."""
-        return {
-            "topic": self.topic,
-            "owner": self.owner,
-            "address": format_address(self.address),
-            "epoch": self.epoch,
-            "ttl_s": self.ttl_s,
-            "subtree": self.subtree,
-            "scope": self.scope,
-            "subscriptions": self.subscriptions,
-            "trace": [hop.to_json() for hop in self.trace],
-        }
+        trace = [hop.to_json() for hop in self.trace]
+        return asdict(self) | {"address": format_address(self.address), "trace": trace}
 
 
 @dataclass(frozen=True, slots=True)
