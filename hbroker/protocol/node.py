@@ -19,6 +19,7 @@ from hbroker.addresses import format_address
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admin.requests import Orders
+from hbroker.protocol.context import NodeContext
 from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.events import Diagnostics, NodeEvent
 from hbroker.protocol.handover.recovery import Recovery
@@ -79,98 +80,49 @@ class Node:
     ) -> None:
         self._settings = settings
         diagnostics = self._diagnostics = Diagnostics()
-        address = self._address = settings.address
         nonces = Nonces(random.randbytes(16))
-        self._channels = Channels(core, settings.join_key, address, random, nonces, diagnostics)
+        self._channels = Channels(core, settings.join_key, settings.address, random, nonces, diagnostics)
         core = self._core = self._channels.over()
         self._recalled = recalled or Recalled()
-        self._unix_offset_us = unix_offset_us
         self._vitals = vitals
         storage = self._storage = storage or Storage()
         self._after_sync = AfterSync(storage)
         self._sure_at: int | None = None
         """When every lease that an earlier run may have granted has ended."""
         self._now = 0
-        jurisdiction = self.jurisdiction = Jurisdiction(core, storage.note_delegation, unix_offset_us)
+        self.jurisdiction = Jurisdiction(core, storage.note_delegation, unix_offset_us)
+        context = self._context = NodeContext(
+            settings,
+            core,
+            self.jurisdiction,
+            diagnostics,
+            storage,
+            self._after_sync,
+            random,
+            self._clock,
+            incarnation,
+            unix_offset_us,
+        )
         self._status_topics = (
             StatusTopic(settings.name, "status", core, self.status, 0),
             StatusTopic(settings.name, "sessions", core, self._session_status, 1),
         )
         self._connected, self._away = _by_presence(self._recalled)
-        self._recovery = self._new_recovery()
-        subscribed = (self._after_sync, self._subscription_changed, self._clock, storage.note_away)
-        self.owner_subscriptions = OwnerSubscriptions(
-            settings, address, core, jurisdiction, diagnostics, *subscribed
-        )
+        self._recovery = Recovery(context, self._connected, forgets=self._recalled.forgets_subscriptions)
+        self.owner_subscriptions = OwnerSubscriptions(context, self._subscription_changed)
         self.sessions = self.owner_subscriptions.sessions
         self.subscribers = self.owner_subscriptions.subscribers
-        self.wills = self._new_wills()
+        self.wills = Wills(context, self.sessions)
         self._takeovers = Takeovers(core)
-        self._responder = Responder(settings.name, address, core, self.jurisdiction, diagnostics)
-        self.delegations = self._new_delegations(incarnation)
-        decided = (self.jurisdiction, self.delegations, diagnostics, self._epoch_at, self._after_sync)
-        self._parent_role = ParentRole(settings, address, core, *decided, nonces)
+        self._responder = Responder(context)
+        movable = (self.owner_subscriptions, self._recovery)
+        self.delegations = Delegations(context, *movable, (self.sessions, self.wills))
+        self._parent_role = ParentRole(context, self.delegations, nonces)
         self.requested_subtrees = RequestedSubtrees(
-            self._uplink_context(incarnation, random),
+            UplinkContext(context, *movable, self.delegations, self._parent_role, self._hang_up),
             self._recalled.requested_subtrees,
-            storage.note_requested_subtrees,
         )
-        self._orders = self._new_orders(nonces)
-
-    def _new_wills(self) -> Wills:
-        return Wills(
-            self._core,
-            self.jurisdiction,
-            self.sessions,
-            self._diagnostics,
-            self._settings.limits.sessions,
-            self._clock,
-            self._unix_offset_us,
-        )
-
-    def _new_delegations(self, incarnation: int) -> Delegations:
-        return Delegations(
-            (self._settings.name, self._address, incarnation),
-            self._core,
-            self.jurisdiction,
-            self.owner_subscriptions,
-            self._recovery,
-            self._diagnostics,
-            self._after_sync,
-            (self.sessions, self.wills),
-        )
-
-    def _new_recovery(self) -> Recovery:
-        return Recovery(
-            self.jurisdiction,
-            self._connected,
-            self._storage.note_subscription,
-            self._clock,
-            forgets=self._recalled.forgets_subscriptions,
-            know=self._storage.know_subscriptions,
-        )
-
-    def _new_orders(self, nonces: Nonces) -> Orders:
-        parts = (self._core, self.jurisdiction, self.requested_subtrees, self._diagnostics)
-        return Orders(self._settings, *parts, self.leave, nonces, self._after_sync)
-
-    def _uplink_context(self, incarnation: int, random: Random) -> UplinkContext:
-        return UplinkContext(
-            self._settings,
-            self._settings.root or self._address,
-            self._address,
-            incarnation,
-            self._core,
-            self.jurisdiction,
-            self.owner_subscriptions,
-            self._recovery,
-            self.delegations,
-            self._parent_role,
-            self._diagnostics,
-            self._after_sync,
-            random,
-            self._hang_up,
-        )
+        self._orders = Orders(context, self.requested_subtrees, self.leave, nonces)
 
     # Change
 
@@ -186,7 +138,10 @@ class Node:
             # All of `$SYS/nodes` is reserved, also for nodes that join later. The epoch is above all that an
             # earlier run granted, even if the clock was set back since.
             epoch = max(
-                [self._epoch_at(now), *(delegation.epoch + 1 for delegation in self._recalled.delegations)]
+                [
+                    self._context.epoch_at(now),
+                    *(delegation.epoch + 1 for delegation in self._recalled.delegations),
+                ]
             )
             for subtree in ("", STATUS_ROOT):
                 self.jurisdiction.hold(Grant(subtree, epoch, None, True, None))
@@ -309,7 +264,7 @@ class Node:
             "subtree": requested_subtrees.main,
             "subtrees": requested_subtrees.subtrees,
             "parent": requested_subtrees.parent,
-            "address": format_address(self._address),
+            "address": format_address(self._settings.address),
             "epoch": own.epoch if isinstance(own, Grant) else 0,
             "serving": self.is_serving,
             "children": sorted(d.subtree for d in self.jurisdiction.delegations),
@@ -326,7 +281,7 @@ class Node:
             **self._vitals(),
             "drops": drops,
             "counters": counters,
-            "at_us": now + self._unix_offset_us,
+            "at_us": now + self._context.unix_offset_us,
         }
 
     # Routing
@@ -455,7 +410,7 @@ class Node:
         return {
             "name": self._settings.name,
             "sessions": session_counters(self._core, self.sessions),
-            "at_us": now + self._unix_offset_us,
+            "at_us": now + self._context.unix_offset_us,
         }
 
     def _refresh_status(self, now: int, requester: Requester, filter: str) -> None:
@@ -467,9 +422,6 @@ class Node:
     def _serves(self, topic: str) -> bool:
         owner = self.jurisdiction.lookup(topic)
         return isinstance(owner, Grant) and owner.serving
-
-    def _epoch_at(self, now: int) -> int:
-        return (now + self._unix_offset_us) // 1000
 
 
 def _by_presence(recalled: Recalled) -> tuple[list[Subscription], list[Subscription]]:

@@ -17,18 +17,16 @@ from typing import Final
 
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admin.client import order_credential
-from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Diagnostics, Ordered
+from hbroker.protocol.context import NodeContext
+from hbroker.protocol.events import Ordered
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.child.requested_subtrees import RequestedSubtrees
 from hbroker.protocol.hierarchy.child.uplink import Uplink, UplinkState
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces, is_proof
-from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import Grant
 from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, pack, reason_name
-from hbroker.protocol.storage import AfterSync
 from hbroker.subtree import is_within
 
 __all__ = ["Orders"]
@@ -80,23 +78,16 @@ class Orders:
 
     def __init__(
         self,
-        settings: NodeSettings,
-        core: NodeCore,
-        jurisdiction: Jurisdiction,
+        context: NodeContext,
         requested_subtrees: RequestedSubtrees,
-        diagnostics: Diagnostics,
         leave: Callable[[int], None],
         nonces: Nonces,
-        after_sync: AfterSync,
     ) -> None:
-        self._settings = settings
-        self._core = core
-        self._jurisdiction = jurisdiction
+        self._context = context
+        self._settings = context.settings
         self._requested_subtrees = requested_subtrees
-        self._diagnostics = diagnostics
         self._leave = leave
         self._nonces = nonces
-        self._after_sync = after_sync
         self._known: ExpiringCache[int, _Request] = ExpiringCache(MOST_REMEMBERED)
         self._under_way: list[_Request] = []
         self.leave_requested = False
@@ -170,7 +161,7 @@ class Orders:
         if known.refusal:
             return
         order = known.order
-        self._diagnostics.note(Ordered(_NAMES[order.kind], order.subtree))
+        self._context.diagnostics.note(Ordered(_NAMES[order.kind], order.subtree))
         self._under_way.append(known)
         match order.kind:
             case pb.ORDER_KIND_LEAVE:
@@ -208,7 +199,7 @@ class Orders:
         if not known.has_ended and not known.is_carried_out:
             self._check_effect(now, known)
         if known.is_carried_out and not known.awaits_disk:
-            known.awaits_disk = self._after_sync.do(known.end)
+            known.awaits_disk = self._context.after_sync.do(known.end)
 
     def _check_effect(self, now: int, known: _Request) -> None:
         order = known.order
@@ -234,7 +225,7 @@ class Orders:
             self._requested_subtrees.forget(known.order.subtree)
 
     def _owns(self, subtree: str) -> bool:
-        decider = self._jurisdiction.lookup(subtree)
+        decider = self._context.jurisdiction.lookup(subtree)
         return isinstance(decider, Grant) and decider.serving
 
     # Proof
@@ -249,7 +240,7 @@ class Orders:
     # Answers
 
     def _tell(self, known: _Request) -> None:
-        waits = known.is_carried_out and not known.is_done and self._after_sync.is_failing
+        waits = known.is_carried_out and not known.is_done and self._context.after_sync.is_failing
         reason, text = known.refusal or (Reason.REASON_SUCCESS, UNNOTED if waits else "")
         self._answer(known.requester, known.order, reason, text, done=known.is_done)
 
@@ -265,7 +256,7 @@ class Orders:
     ) -> None:
         name = self._settings.name
         ack = pb.OrderAck(request=order.request, reason=reason, node=name, done=done, text=text, nonce=nonce)
-        self._core.send_to(address, pack(ack))
+        self._context.core.send_to(address, pack(ack))
 
 
 def _why(refused: pb.JoinAck) -> str:

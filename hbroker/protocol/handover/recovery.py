@@ -18,13 +18,14 @@ it, or a larger subtree around it is in recovery there for the rest of the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Jurisdiction
+from hbroker.protocol.context import NodeContext
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.timers import TimerQueue
 from hbroker.subtree import is_within
@@ -45,28 +46,16 @@ again."""
 class Recovery:
     """For whom a node waits, and in which subtrees.
 
-    `recalled`: the subscriptions of the sessions that were connected to the earlier run. `note` is called
-    with True for each of them that was not made again. `clock` returns the time. `forgets`: there were others
-    that are unknown, so the node waits for a whole idle timeout, and then calls `know`.
+    `recalled`: the subscriptions of the sessions that were connected to the earlier run. `forgets`: there
+    were others that are unknown, so the node waits for a whole idle timeout.
     """
 
-    def __init__(
-        self,
-        jurisdiction: Jurisdiction,
-        recalled: Iterable[Subscription],
-        note: Callable[[Subscription, bool], None],
-        clock: Callable[[], int],
-        *,
-        forgets: bool = False,
-        know: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._jurisdiction = jurisdiction
-        self._note = note
-        self._clock = clock
+    def __init__(self, context: NodeContext, recalled: Iterable[Subscription], *, forgets: bool) -> None:
+        self._context = context
+        self._jurisdiction = context.jurisdiction
         self._missed = {(s.session, s.key): s for s in recalled}
         self._recalled = set(self._missed)
         self._forgets = forgets
-        self._know = know
         self._returned: dict[str, int] = {}
         """Subtrees in which known subscribers are missing, and until when the node waits."""
         self._patient_until = 0
@@ -125,12 +114,12 @@ class Recovery:
         if self._sessions_end is not None and now >= self._sessions_end:
             for key, subscription in self._missed.items():
                 if key in self._recalled:
-                    self._note(subscription, True)
+                    self._context.storage.note_subscription(subscription, True)
             self._missed.clear()
             self._recalled.clear()
             if self._forgets:
                 self._forgets = False
-                self._know()
+                self._context.storage.know_subscriptions()
             self._end_return()
 
     # Read
@@ -141,7 +130,7 @@ class Recovery:
 
     def records(self, subtree: str) -> Iterator[pb.GatheringRecord]:
         """The records of the parts of a subtree that are in recovery, for its new owner."""
-        now, remaining = self._clock(), dict[str, int]()
+        now, remaining = self._context.clock(), dict[str, int]()
         for part, until in self._ends.items():
             if common := _common(part, subtree):
                 remaining[common] = max(remaining.get(common, 0), until - now, FINDING)

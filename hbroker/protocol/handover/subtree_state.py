@@ -20,10 +20,10 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from hbroker._native import filter_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.core import NodeCore
+from hbroker.protocol.context import NodeContext
 from hbroker.protocol.handover.recovery import Recovery
-from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
-from hbroker.protocol.packets import Address, cut_from, cut_of
+from hbroker.protocol.ownership.jurisdiction import Delegation, Grant
+from hbroker.protocol.packets import cut_from, cut_of
 from hbroker.protocol.sessions.subscription_store import MOST_QOS, Subscription, record_of, subscription_from
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.subtree import depth, is_within, prefixes
@@ -209,25 +209,22 @@ def _delegation_from(record: pb.CutRecord) -> Delegation | None:
 class SubtreeState:
     """The state that moves with a subtree.
 
-    `own`: this node's name, address and incarnation. `inherit(now, delegations)` makes the cuts of a subtree
-    this node's own.
+    `inherit(now, delegations)` makes the cuts of a subtree this node's own.
     """
 
     def __init__(
         self,
-        own: tuple[str, Address, int],
-        core: NodeCore,
-        jurisdiction: Jurisdiction,
+        context: NodeContext,
         owner_subscriptions: OwnerSubscriptions,
-        gathering: Recovery,
+        recovery: Recovery,
         inherit: Callable[[int, Sequence[Delegation]], None],
-        keepers: Sequence[Keeper] = (),
+        keepers: Sequence[Keeper],
     ) -> None:
-        self._own = own
-        self._core = core
-        self._jurisdiction = jurisdiction
+        self._own = (context.settings.name, context.settings.address, context.incarnation)
+        self._core = context.core
+        self._jurisdiction = context.jurisdiction
         self._owner_subscriptions = owner_subscriptions
-        self._recovery = gathering
+        self._recovery = recovery
         self._inherit = inherit
         self._keepers = keepers
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Diagnostics
-from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
-from hbroker.protocol.packets import Address, Reason, address_of, cut_of, pack
+from hbroker.protocol.context import NodeContext
+from hbroker.protocol.ownership.jurisdiction import Delegation, Grant
+from hbroker.protocol.packets import Reason, address_of, cut_of, pack
 from hbroker.protocol.requester import Requester
 
 __all__ = ["Responder"]
@@ -21,19 +20,10 @@ __all__ = ["Responder"]
 class Responder:
     """A node's part of §5.2 and §5.3."""
 
-    def __init__(
-        self,
-        name: str,
-        address: Address,
-        core: NodeCore,
-        jurisdiction: Jurisdiction,
-        diagnostics: Diagnostics,
-    ) -> None:
-        self._name = name
-        self._address = address
-        self._core = core
-        self._jurisdiction = jurisdiction
-        self._diagnostics = diagnostics
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._core = context.core
+        self._jurisdiction = context.jurisdiction
 
     def handle_pubconnect(self, requester: Requester, request: pb.PubConnect) -> None:
         """Answers the request, or forwards it."""
@@ -71,7 +61,9 @@ class Responder:
         requester.answer(self._core, answer)
 
     def _refer(self, requester: Requester, request: pb.PubConnect, delegation: Delegation) -> None:
-        referral = pb.Referral(request=request.request, node=self._name, next=cut_of(delegation.as_cut()))
+        referral = pb.Referral(
+            request=request.request, node=self._context.settings.name, next=cut_of(delegation.as_cut())
+        )
         grant = self._jurisdiction.enclosing(delegation.subtree)
         if grant is not None:
             referral.zone.CopyFrom(self._jurisdiction.zone(request.topic, grant))
@@ -80,7 +72,7 @@ class Responder:
     def _pass_down(self, requester: Requester, request: pb.PubConnect, delegation: Delegation) -> None:
         origin = requester.onward()
         if origin is None:
-            self._diagnostics.drop("too_many_hops")
+            self._context.diagnostics.drop("too_many_hops")
             return
         onward = pb.PubConnect(request=request.request, topic=request.topic, origin=origin)
         if delegation.link is None or not self._core.send(delegation.link, pack(onward)):
@@ -95,7 +87,7 @@ class Responder:
     def _answer(self, requester: Requester, request: pb.PubConnect) -> pb.PubAccept:
         return pb.PubAccept(
             request=request.request,
-            node=self._name,
-            address=address_of(self._address),
+            node=self._context.settings.name,
+            address=address_of(self._context.settings.address),
             hops=requester.hops,
         )

@@ -12,7 +12,7 @@ between says that the will has ended or been replaced, or that the client has co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -21,10 +21,9 @@ from google.protobuf.message import DecodeError
 
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Diagnostics
+from hbroker.protocol.context import NodeContext
 from hbroker.protocol.handover.recovery import FINDING
-from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant
 from hbroker.protocol.packets import Reason, cut_of, pack
 from hbroker.protocol.sessions.session_table import Sessions
 from hbroker.protocol.state_machine import Machine
@@ -92,26 +91,15 @@ class _Will:
 
 
 class Wills:
-    """All wills of one node. `most`: the most wills. `clock` returns the present time; plus `unix_offset_us`
-    it is microseconds since the Unix epoch."""
+    """All wills of one node."""
 
-    def __init__(
-        self,
-        core: NodeCore,
-        jurisdiction: Jurisdiction,
-        sessions: Sessions,
-        diagnostics: Diagnostics,
-        most: int,
-        clock: Callable[[], int],
-        unix_offset_us: int,
-    ) -> None:
-        self._core = core
-        self._jurisdiction = jurisdiction
+    def __init__(self, context: NodeContext, sessions: Sessions) -> None:
+        self._context = context
+        self._core = context.core
+        self._jurisdiction = context.jurisdiction
         self._sessions = sessions
-        self._diagnostics = diagnostics
-        self._most = most
-        self._clock = clock
-        self._unix_offset_us = unix_offset_us
+        self._diagnostics = context.diagnostics
+        self._most = context.settings.limits.sessions
         self._by_session: dict[int, _Will] = {}
         self._timers: TimerQueue[int] = TimerQueue()
         self._ended: dict[int, str] = {}
@@ -302,7 +290,7 @@ class Wills:
                 self._break_off(will, now)
             self._timers.set(will.session, again_at)
             return
-        will.message.published_at_us = max(0, now + self._unix_offset_us)
+        will.message.published_at_us = max(0, now + self._context.unix_offset_us)
         reason = self._core.publish_raw(will.message.SerializeToString())
         if reason == Reason.REASON_QUOTA_EXCEEDED:
             # §7.7: the publisher is gone, so this node holds its message back.
@@ -343,7 +331,7 @@ class Wills:
             delay_s=will.delay // SECOND,
         )
         if will.machine.state is State.DUE:
-            record.due_us = max(0, will.due - self._clock())
+            record.due_us = max(0, will.due - self._context.clock())
         return record
 
     def _tell(self, session: int, ack: pb.WillAck) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
+from hbroker.protocol.context import NodeContext
 from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.handover.subtree_state import ReceivedState
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
@@ -26,16 +29,10 @@ def restarted() -> OwnerSubscriptions:
     core = ScriptedCore()
     jurisdiction = Jurisdiction(core)
     jurisdiction.hold(Grant("home", 1, None, True, None))
-    owner_subscriptions = OwnerSubscriptions(
-        NodeSettings("kitchen", "home", HOME),
-        HOME,
-        core,
-        jurisdiction,
-        Diagnostics(),
-        AfterSync(Storage()),
-        watch=lambda subscription, ended: None,
-        clock=lambda: 0,
-    )
+    settings, storage = NodeSettings("kitchen", "home", HOME), Storage()
+    shared = (core, jurisdiction, Diagnostics(), storage, AfterSync(storage), Random(1))
+    context = NodeContext(settings, *shared, clock=lambda: 0, incarnation=1, unix_offset_us=0)
+    owner_subscriptions = OwnerSubscriptions(context, watch=lambda subscription, ended: None)
     owner_subscriptions.restore(0, [SUBSCRIPTION])
     owner_subscriptions.handle_link_up(1, SUBSCRIPTION.session)
     return owner_subscriptions

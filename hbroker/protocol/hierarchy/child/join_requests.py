@@ -15,7 +15,7 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
-from hbroker.protocol.hierarchy.child.context import UplinkContext
+from hbroker.protocol.context import NodeContext
 from hbroker.protocol.hierarchy.child.lease import Lease
 from hbroker.protocol.hierarchy.join_proofs import invitation_credential, is_proof, join_credential
 from hbroker.protocol.packets import REQUEST_PADDING, address_of, pack
@@ -39,7 +39,7 @@ class PendingJoin:
 class JoinRequests:
     """The JOINs of one claim. `lease`: what it holds meanwhile."""
 
-    def __init__(self, subtree: str, context: UplinkContext, lease: Lease) -> None:
+    def __init__(self, subtree: str, context: NodeContext, lease: Lease) -> None:
         self._subtree = subtree
         self._context = context
         self._lease = lease
@@ -72,7 +72,7 @@ class JoinRequests:
             request=request,
             node=settings.name,
             subtree=self._subtree,
-            address=address_of(self._context.address),
+            address=address_of(self._context.settings.address),
             incarnation=self._context.incarnation,
             epoch=self._lease.epoch,
             policy=pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE,

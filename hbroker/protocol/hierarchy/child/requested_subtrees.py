@@ -2,13 +2,13 @@
 
 Each claim is an `Uplink`. The node's own subtree below `$SYS` is always a claim, and the first one. Until the
 node holds it, the node claims nothing else: another node may have its name (§5.1), and nobody would see which
-of the two owns what. What orders changed survives the process: `remember` is called with all claims when one
-is added or removed.
+of the two owns what. What orders changed survives the process: the storage notes all claims when one is added
+or removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hbroker.protocol.hierarchy.child.context import UplinkContext
@@ -22,15 +22,9 @@ class RequestedSubtrees:
     """All claims of one node; the root has none. `remembered`: the claims of an earlier run; None: those of
     the settings."""
 
-    def __init__(
-        self,
-        context: UplinkContext,
-        remembered: Sequence[str] | None = None,
-        remember: Callable[[Sequence[str]], None] = lambda requested_subtrees: None,
-    ) -> None:
+    def __init__(self, context: UplinkContext, remembered: Sequence[str] | None) -> None:
         self._context = context
-        self._remember = remember
-        settings = context.settings
+        settings = context.node.settings
         own = f"{STATUS_ROOT}/{settings.name}"
         wanted = settings.subtrees if remembered is None else remembered
         subtrees = () if settings.is_root else (*wanted, own)
@@ -66,7 +60,7 @@ class RequestedSubtrees:
         """Adds a claim."""
         if subtree not in self._uplinks:
             self._uplinks = {subtree: Uplink(subtree, self._context), **self._uplinks}
-            self._remember(self.subtrees)
+            self._context.node.storage.note_requested_subtrees(self.subtrees)
             if self._is_named:
                 self._uplinks[subtree].start(now)
 
@@ -79,8 +73,8 @@ class RequestedSubtrees:
         """Removes a claim that has stopped."""
         if self._uplinks.pop(subtree, None) is not None:
             self._context.parent_role.open(subtree)
-            self._context.jurisdiction.give_up(subtree)
-            self._remember(self.subtrees)
+            self._context.node.jurisdiction.give_up(subtree)
+            self._context.node.storage.note_requested_subtrees(self.subtrees)
 
     def merge(self, now: int) -> None:
         """Merges each claim that now lies within a larger subtree that this node serves."""
@@ -107,7 +101,7 @@ class RequestedSubtrees:
     def main(self) -> str | None:
         """The subtree of the settings or, if it was handed back, the first one that is claimed. Empty: this
         is the root; None: there is none."""
-        settings = self._context.settings
+        settings = self._context.node.settings
         if settings.is_root or settings.subtree in self._uplinks:
             return settings.subtree
         return next(iter(self.subtrees), None)

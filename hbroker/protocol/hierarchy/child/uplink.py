@@ -133,11 +133,12 @@ class Uplink:
     def __init__(self, subtree: str, context: UplinkContext) -> None:
         self.subtree: Final = subtree
         self._context = context
-        self._settings = context.settings
-        self._core = context.core
-        self._jurisdiction = context.jurisdiction
+        self._settings = context.node.settings
+        self._core = context.node.core
+        self._random = context.node.random
+        self._jurisdiction = context.node.jurisdiction
         self._owner_subscriptions = context.owner_subscriptions
-        self._diagnostics = context.diagnostics
+        self._diagnostics = context.node.diagnostics
         self._machine = Machine(UPLINK, UplinkState.AWAIT_INVITATION)
         self._parent: Address | None = None
         self.parent = ""
@@ -146,8 +147,8 @@ class Uplink:
         """The link to the parent; None: there is none."""
         self._former: int | None = None
         """The link to the former parent, until the new one grants."""
-        self._lease = Lease(subtree, context.jurisdiction)
-        self._join_requests = JoinRequests(subtree, context, self._lease)
+        self._lease = Lease(subtree, context.node.jurisdiction)
+        self._join_requests = JoinRequests(subtree, context.node, self._lease)
         self._attempt = 0
         self._retry_at: int | None = None
         self._renew_at: int | None = None
@@ -175,7 +176,7 @@ class Uplink:
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
         """The root asks for a proof of this node's address: sends the request again, with the token."""
         is_asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
-        if source == self._context.root and is_asking:
+        if source == self._context.node.root and is_asking:
             self._join_requests.obey(now, challenge.token)
 
     def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
@@ -234,7 +235,7 @@ class Uplink:
             if is_refused and self._retry_at is not None:
                 self._diagnostics.note(Refused(self.subtree, Reason.REASON_QUOTA_EXCEEDED, "", final=False))
                 self._attempt = max(self._attempt, REFUSED_WAIT)
-                self._again_after(now, timers.retry_after(self._attempt, self._context.random))
+                self._again_after(now, timers.retry_after(self._attempt, self._random))
 
     def handle_timeout(self, now: int) -> None:
         """Stops serving if the lease has ended; then does everything else that is due."""
@@ -344,7 +345,7 @@ class Uplink:
 
     def _ask_root(self, now: int) -> None:
         self._join_requests.ask_root(now)
-        self._again_after(now, timers.retry_after(self._attempt, self._context.random, timers.SEARCH_MOST))
+        self._again_after(now, timers.retry_after(self._attempt, self._random, timers.SEARCH_MOST))
 
     def _ask_parent(self, now: int, parent: Address) -> None:
         self.link = self._core.connect(parent, self._join_requests.token)
@@ -410,7 +411,7 @@ class Uplink:
         if self._machine.state is UplinkState.AWAIT_INVITATION and self._join_requests.doubt():
             self._diagnostics.note(Unproved(self.subtree))
             self._attempt = max(self._attempt, REFUSED_WAIT)
-            self._again_after(now, timers.retry_after(self._attempt, self._context.random))
+            self._again_after(now, timers.retry_after(self._attempt, self._random))
 
     def _prove(self, now: int, nonce: int) -> None:
         """The root asks for a proof of the key over this nonce: sends the JOIN again, with the proof."""
@@ -470,12 +471,12 @@ class Uplink:
             event = UplinkEvent.FINALLY_REFUSED if is_final else UplinkEvent.REFUSED
             self._machine.handle(event)
             self._attempt = max(self._attempt, 0 if temporary else REFUSED_WAIT)
-            wait = timers.retry_after(self._attempt, self._context.random)
+            wait = timers.retry_after(self._attempt, self._random)
             self._retry_at = None if is_final else now + wait
         elif ack.reason == Reason.REASON_OUTSIDE_JURISDICTION and self._follow(now, ack):
             pass
         elif temporary or self._seeks_another(ack.reason):
-            self._again_after(now, timers.retry_after(self._attempt, self._context.random))
+            self._again_after(now, timers.retry_after(self._attempt, self._random))
         elif self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
 
@@ -492,7 +493,7 @@ class Uplink:
         holder = cut_from(ack.holder)
         if (
             holder is None
-            or holder[2] == self._context.address
+            or holder[2] == self._settings.address
             or not self._machine.accepts(UplinkEvent.REPARENTED)
         ):
             return False
@@ -530,7 +531,7 @@ class Uplink:
             self._context.delegations.subtree_state.take_over(now, self.subtree, handover_target.received)
             if handover_target.received.refused:
                 self._diagnostics.drop("too_many_records", handover_target.received.refused)
-            self._context.gathering.handle_return(now, self.subtree)
+            self._context.recovery.handle_return(now, self.subtree)
             self.refused = None
             self._hold(serving=True)
             self._taken = handover_target
@@ -548,7 +549,7 @@ class Uplink:
         tries again."""
         handover_target = self._taken
         if handover_target is not None:
-            self._done_waits = self._context.after_sync.do(partial(self._say_done, handover_target))
+            self._done_waits = self._context.node.after_sync.do(partial(self._say_done, handover_target))
 
     def _say_done(self, handover_target: HandoverTarget) -> None:
         """Sends DONE, once. Does nothing if another handover has begun."""
@@ -625,7 +626,7 @@ class Uplink:
         """Stops serving, although no other node has taken the subtree over."""
         self._diagnostics.note(LeaseLost(self.subtree))
         missed = list(self._owner_subscriptions.connected_touching(self.subtree))
-        self._context.gathering.handle_loss(now, missed)
+        self._context.recovery.handle_loss(now, missed)
         self._enter(now, state)
 
     def _settle(self, now: int, state: UplinkState) -> None:
@@ -639,11 +640,11 @@ class Uplink:
         """Enters the state after a failure."""
         if state is UplinkState.AWAIT_RENEWAL:
             self._hold(serving=True)
-            self._again_after(now, timers.retry_after(0, self._context.random))
+            self._again_after(now, timers.retry_after(0, self._random))
             return
         self._stop()
         if state is UplinkState.AWAIT_INVITATION:
-            self._again_after(now, timers.retry_after(self._attempt, self._context.random))
+            self._again_after(now, timers.retry_after(self._attempt, self._random))
 
     def _stop(self) -> None:
         has_served = self._handover_target is None

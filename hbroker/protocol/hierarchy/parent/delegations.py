@@ -20,8 +20,8 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
-from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import ChildAway, ChildJoined, ChildLeft, Diagnostics, TookBack
+from hbroker.protocol.context import NodeContext
+from hbroker.protocol.events import ChildAway, ChildJoined, ChildLeft, TookBack
 from hbroker.protocol.handover.handover import (
     HandoverSource,
     HandoverTarget,
@@ -32,11 +32,10 @@ from hbroker.protocol.handover.handover import (
 )
 from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.handover.subtree_state import Keeper, ReceivedState, SubtreeState, transfer_packets
-from hbroker.protocol.ownership.jurisdiction import Delegation, Jurisdiction
-from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
+from hbroker.protocol.ownership.jurisdiction import Delegation
+from hbroker.protocol.packets import Cut, Reason, cut_of, pack
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.protocol.timers import TimerQueue, earliest
 from hbroker.subtree import is_within
@@ -136,29 +135,23 @@ class Child:
 
 
 class Delegations:
-    """All subtrees that this node delegated. `own`: name, address and incarnation. `children`: by subtree."""
+    """All subtrees that this node delegated. `children`: by subtree."""
 
     def __init__(
         self,
-        own: tuple[str, Address, int],
-        core: NodeCore,
-        jurisdiction: Jurisdiction,
+        context: NodeContext,
         owner_subscriptions: OwnerSubscriptions,
-        gathering: Recovery,
-        diagnostics: Diagnostics,
-        after_sync: AfterSync,
-        keepers: Sequence[Keeper] = (),
+        recovery: Recovery,
+        keepers: Sequence[Keeper],
     ) -> None:
-        self._own = own[:2]
-        self._core = core
-        self._jurisdiction = jurisdiction
+        self._own = (context.settings.name, context.settings.address)
+        self._core = context.core
+        self._jurisdiction = context.jurisdiction
         self._owner_subscriptions = owner_subscriptions
-        self._recovery = gathering
-        self._diagnostics = diagnostics
-        self._after_sync = after_sync
-        self.subtree_state = SubtreeState(
-            own, core, jurisdiction, owner_subscriptions, gathering, self.inherit, keepers
-        )
+        self._recovery = recovery
+        self._diagnostics = context.diagnostics
+        self._after_sync = context.after_sync
+        self.subtree_state = SubtreeState(context, owner_subscriptions, recovery, self.inherit, keepers)
         """The state of this node that moves with a subtree."""
         self.children: dict[str, Child] = {}
         self._by_link: dict[int, dict[str, Child]] = {}

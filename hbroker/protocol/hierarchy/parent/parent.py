@@ -7,23 +7,21 @@ handover and the lease.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
-from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Diagnostics
+from hbroker.protocol.context import NodeContext
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.join_proofs import Nonces, invitation_credential, is_proof, join_credential
 from hbroker.protocol.hierarchy.parent.delegations import Child, Delegations, DelegationState
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Reason, address_from, address_of, cut_of, pack
 from hbroker.protocol.requester import Requester
-from hbroker.protocol.storage import AfterSync
 from hbroker.subtree import depth, is_within, prefixes
 
 __all__ = ["Admitted", "Applicant", "Below", "JoinRefused", "ParentRole", "applicant_from", "judge"]
@@ -135,29 +133,15 @@ def _by_enclosing(applicant: Applicant, jurisdiction: Jurisdiction) -> JoinDecis
 
 
 class ParentRole:
-    """Decides about every JOIN. `epoch_at(now)`: the lowest epoch to grant (§5.1). `nonces`: those of this
-    run."""
+    """Decides about every JOIN. `nonces`: those of this run."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        address: Address,
-        core: NodeCore,
-        jurisdiction: Jurisdiction,
-        delegations: Delegations,
-        diagnostics: Diagnostics,
-        epoch_at: Callable[[int], int],
-        after_sync: AfterSync,
-        nonces: Nonces,
-    ) -> None:
-        self._settings = settings
-        self._address = address
-        self._core = core
-        self._jurisdiction = jurisdiction
+    def __init__(self, context: NodeContext, delegations: Delegations, nonces: Nonces) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._core = context.core
+        self._jurisdiction = context.jurisdiction
         self._delegations = delegations
-        self._diagnostics = diagnostics
-        self._epoch_at = epoch_at
-        self._after_sync = after_sync
+        self._diagnostics = context.diagnostics
         self._nonces = nonces
         self._closed: set[str] = set()
         self._fencing: ExpiringCache[str, bool] = ExpiringCache(MOST_FENCING)
@@ -175,7 +159,9 @@ class ParentRole:
             if join.credential:
                 self._diagnostics.drop("unauthenticated")
             self._refuse(requester, join, _UNPROVED, self._nonces.current(now, "join", *requester.origin))
-        elif applicant.epoch > max(self._epoch_at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD:
+        elif (
+            applicant.epoch > max(self._context.epoch_at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD
+        ):
             self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
         else:
             self._decide(now, requester, join, applicant)
@@ -235,7 +221,7 @@ class ParentRole:
         if is_new and not applicant.epoch and self._jurisdiction.is_in_doubt:
             # §5.9: another node may hold it, or something below it.
             return JoinRefused(Reason.REASON_NOT_SERVING)
-        if is_new and not applicant.epoch and self._after_sync.is_failing:
+        if is_new and not applicant.epoch and self._context.after_sync.is_failing:
             # §5.10: the delegation could not be noted on the disk.
             return JoinRefused(Reason.REASON_NOT_SERVING)
         if is_new and len(self._delegations.children) >= self._settings.limits.delegations:
@@ -369,7 +355,7 @@ class ParentRole:
         return pb.JoinAck(
             request=join.request,
             node=self._settings.name,
-            address=address_of(self._address),
+            address=address_of(self._settings.address),
             subtree=join.subtree,
             token=self._core.token_for(joiner),
         )
@@ -380,7 +366,7 @@ class ParentRole:
         return timers.LEASE if grant.until is None else min(timers.LEASE, grant.until - now)
 
     def _next_epoch(self, now: int, grant: Grant) -> int:
-        return max(self._epoch_at(now), self._delegations.highest_epoch + 1, grant.epoch + 1)
+        return max(self._context.epoch_at(now), self._delegations.highest_epoch + 1, grant.epoch + 1)
 
 
 def _in_force(applicant: Applicant, granted: LeasePolicy) -> LeasePolicy:

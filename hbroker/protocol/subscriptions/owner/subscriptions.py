@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hbroker._native import filter_is_valid, filter_touches
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Diagnostics
+from hbroker.protocol.context import NodeContext
 from hbroker.protocol.ownership.ended_leases import EndedLeases
-from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import Delegation, Grant
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
 from hbroker.protocol.requester import ForwardingLimits, Requester
 from hbroker.protocol.sessions.session_table import Session, Sessions
@@ -35,7 +33,6 @@ from hbroker.protocol.sessions.subscription_store import (
     Subscribers,
     Subscription,
 )
-from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.subscriptions.shared import group_is_valid
 from hbroker.protocol.timers import TimerQueue, earliest
@@ -98,34 +95,24 @@ class OwnerSubscriptions:
     """A node's part of §6. `watch(subscription, ended)` is called with every change, for handovers under
     way."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        address: Address,
-        core: NodeCore,
-        jurisdiction: Jurisdiction,
-        diagnostics: Diagnostics,
-        after_sync: AfterSync,
-        watch: Callable[[Subscription, bool], None],
-        clock: Callable[[], int],
-        note_away: Callable[[int, bool], None] = lambda session, is_away: None,
-    ) -> None:
-        self._name = settings.name
-        self._address = address
-        self._core = core
-        self._jurisdiction = jurisdiction
-        self._diagnostics = diagnostics
-        self._after_sync = after_sync
+    def __init__(self, context: NodeContext, watch: Callable[[Subscription, bool], None]) -> None:
+        self._settings = settings = context.settings
+        self._core = context.core
+        self._jurisdiction = context.jurisdiction
+        self._diagnostics = context.diagnostics
+        self._after_sync = context.after_sync
         self._watch = watch
-        self._clock = clock
+        self._clock = context.clock
         self.subscribers = Subscribers(settings.limits.subscriptions)
         """The stored subscriptions."""
-        self.sessions = Sessions(core, settings.limits, self.subscribers, clock, note_away)
+        self.sessions = Sessions(
+            context.core, settings.limits, self.subscribers, context.clock, context.storage.note_away
+        )
         """The sessions of this node's clients."""
         self._unconfirmed: TimerQueue[tuple[int, Key]] = TimerQueue()
         """Subscriptions that their clients must make again, because this node or a session's link was
         restarted."""
-        self._ended_leases = EndedLeases(jurisdiction)
+        self._ended_leases = EndedLeases(context.jurisdiction)
         self._announcements = Announcements(self._announce)
         self._subacks = SubAcks()
         self._forwarding_limits = ForwardingLimits()
@@ -546,8 +533,8 @@ class OwnerSubscriptions:
         group, filter = key
         return pb.SubAck(
             request=request,
-            node=self._name,
-            address=address_of(self._address),
+            node=self._settings.name,
+            address=address_of(self._settings.address),
             filter=filter,
             group=group,
             qos=pb.Qos.Name(qos),

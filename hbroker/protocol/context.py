@@ -1,0 +1,45 @@
+"""What the parts of one node share: settings, core, jurisdiction, storage, counters and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from hbroker.config import NodeSettings
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.events import Diagnostics
+from hbroker.protocol.ownership.jurisdiction import Jurisdiction
+from hbroker.protocol.packets import Address
+from hbroker.protocol.storage import AfterSync, Storage
+
+__all__ = ["NodeContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """What the parts of one node share.
+
+    `clock` returns the time of the event that is being handled, in microseconds of one monotonic clock. Plus
+    `unix_offset_us` it is microseconds since the Unix epoch.
+    """
+
+    settings: NodeSettings
+    core: NodeCore
+    jurisdiction: Jurisdiction
+    diagnostics: Diagnostics
+    storage: Storage
+    after_sync: AfterSync
+    random: Random
+    clock: Callable[[], int]
+    incarnation: int
+    unix_offset_us: int
+
+    @property
+    def root(self) -> Address:
+        """The address of the root."""
+        return self.settings.root or self.settings.address
+
+    def epoch_at(self, now: int) -> int:
+        """The lowest epoch to grant (§5.1)."""
+        return (now + self.unix_offset_us) // 1000
