@@ -21,6 +21,7 @@ from typing import Final
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, PublishedEvent, UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.client_context import ClientContext
 from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address, Reason, body_of, pack
 from hbroker.protocol.resolution.knowledge import Knowledge
@@ -52,18 +53,13 @@ class ClientControl:
 
     __slots__ = (
         "_client_will",
-        "_core",
+        "_context",
         "_ids",
         "_is_taken_over",
-        "_knowledge",
         "_links",
-        "_random",
         "_resolver",
         "_results",
-        "_root",
         "_subscriber",
-        "_tell",
-        "session_options",
     )
 
     def __init__(
@@ -76,16 +72,12 @@ class ClientControl:
         knowledge: Knowledge | None = None,
         tell: Callable[[Result], None] | None = None,
     ) -> None:
-        self._core = core
-        self._random = random
-        self._root = root
-        self.session_options = session_options or SessionOptions()
-        self._knowledge = knowledge or Knowledge()
         self._ids = count(random.getrandbits(_ID_BITS)) if ids is None else ids
         """Begins at a random number, because nodes may still have the listeners of an earlier run (§7.6)."""
         self._results: deque[Result] | None = deque() if tell is None else None
-        self._tell: Callable[[Result], None] = tell or self._keep
-        self._subscriber = Subscriber(core, random, self._knowledge, root, self.session_options, self._tell)
+        own = (session_options or SessionOptions(), knowledge or Knowledge(), tell or self._keep)
+        self._context = ClientContext(core, random, root, *own)
+        self._subscriber = Subscriber(self._context)
         self._resolver: Resolver | None = None
         self._client_will: ClientWill | None = None
         self._links: set[int] = set()
@@ -139,18 +131,13 @@ class ClientControl:
         """Registers the will with the owner of its topic, in place of the one before. `WillSet` or
         `WillRefused` follows (§6.6)."""
         if self._client_will is None:
-            knowledge, ticket = self._knowledge, self._next_id()
-            self._client_will = ClientWill(
-                self._core, self._random, self._look_up, knowledge, self.session_options, ticket, self._tell
-            )
+            self._client_will = ClientWill(self._context, self._look_up, self._next_id())
         self._client_will.start(now, will, patience)
 
     def set_expiry(self, now: int, expiry_s: int) -> None:
         """Sets the session expiry (seconds) at every owner, with the subscriptions."""
-        self.session_options = replace(self.session_options, expiry_s=expiry_s)
-        self._subscriber.set_session_options(now, self.session_options)
-        if self._client_will is not None:
-            self._client_will.set_session_options(self.session_options)
+        self._context.session_options = replace(self.session_options, expiry_s=expiry_s)
+        self._subscriber.renew(now)
 
     def leave(self, *, end_session: bool = False, with_will: bool = False) -> None:
         """Sends LEAVE to every owner (§6.4). A persistent session stays there, offline, unless `end_session`.
@@ -161,12 +148,17 @@ class ClientControl:
         reason = pb.REASON_DISCONNECT_WITH_WILL if with_will else pb.REASON_NORMAL_DISCONNECTION
         packet = pack(pb.Leave(reason=reason, keep_session=keep))
         for link in self._links:
-            self._core.send(link, packet)
+            self._context.core.send(link, packet)
 
     @property
     def is_will_kept(self) -> bool:
         """Whether the owner of the will's topic has the will now, as far as this client knows."""
         return self.will_state is WillState.KEPT
+
+    @property
+    def session_options(self) -> SessionOptions:
+        """The session that this client has at every owner."""
+        return self._context.session_options
 
     # In: the core
 
@@ -179,7 +171,7 @@ class ClientControl:
                 self._look_up().handle_unresolved(now, event.topic, event.start)
             case PublishedEvent():
                 for sequence in range(event.sequence, event.sequence + event.count):
-                    self._tell(Published(sequence, event.topic, event.reason))
+                    self._context.tell(Published(sequence, event.topic, event.reason))
             case LinkUpEvent():
                 self._links.add(event.link)
                 if self._resolver is not None:
@@ -261,11 +253,12 @@ class ClientControl:
                 case ResolveFailed(ticket=ticket) if client_will is not None and ticket == client_will.ticket:
                     client_will.handle_unresolved(now, result)
                 case _:
-                    self._tell(result)
+                    self._context.tell(result)
 
     def _look_up(self) -> Resolver:
         if self._resolver is None:
-            self._resolver = Resolver(self._core, self._random, self._knowledge, self._root)
+            context = self._context
+            self._resolver = Resolver(context.core, context.random, context.knowledge, context.root)
         return self._resolver
 
     def _taken_over(self, now: int, session: int) -> None:
@@ -276,7 +269,7 @@ class ClientControl:
         if self._client_will is not None:
             self._client_will.stop()
         # This outcome comes before those of the subscriptions, so that their readers learn the reason.
-        self._tell(TakenOver())
+        self._context.tell(TakenOver())
         self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
 
     def _keep(self, result: Result) -> None:

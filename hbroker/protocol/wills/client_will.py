@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from random import Random
 from typing import Final, Unpack
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.properties import MqttProperties
-from hbroker.protocol.core import ClientCore
+from hbroker.protocol.client_context import ClientContext
 from hbroker.protocol.packets import PACKET_ROOM, RETRIED_REASONS, Address, Reason, pack
-from hbroker.protocol.resolution.knowledge import HINT_PATIENCE, Knowledge
+from hbroker.protocol.resolution.knowledge import HINT_PATIENCE
 from hbroker.protocol.resolution.resolver import Resolver
-from hbroker.protocol.results import Resolution, ResolveFailed, Result, WillRefused, WillSet
-from hbroker.protocol.sessions.options import SessionOptions
+from hbroker.protocol.results import Resolution, ResolveFailed, WillRefused, WillSet
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timers import SECOND, retry_after
 
@@ -129,45 +127,29 @@ class ClientWill:
     """One client's will.
 
     `resolver`: returns the resolver, which is made when it is first needed. `ticket`: the will's ticket at
-    the resolver. `tell`: called with the outcome of `start`.
+    the resolver.
     """
 
     __slots__ = (
         "_attempts",
-        "_core",
+        "_context",
         "_deadline",
         "_due_at",
-        "_knowledge",
         "_link",
         "_machine",
         "_owner",
-        "_random",
         "_reason",
         "_request",
         "_resolver",
         "_sequence",
-        "_session_options",
-        "_tell",
         "_tried",
         "_will",
         "ticket",
     )
 
-    def __init__(
-        self,
-        core: ClientCore,
-        random: Random,
-        resolver: Callable[[], Resolver],
-        knowledge: Knowledge,
-        session_options: SessionOptions,
-        ticket: int,
-        tell: Callable[[Result], None],
-    ) -> None:
-        self._core = core
-        self._random = random
+    def __init__(self, context: ClientContext, resolver: Callable[[], Resolver], ticket: int) -> None:
+        self._context = context
         self._resolver = resolver
-        self._knowledge = knowledge
-        self._session_options = session_options
         self.ticket: Final = ticket
         self._will: Will | None = None
         self._machine = Machine(TRANSITIONS, State.RESOLVING)
@@ -180,7 +162,6 @@ class ClientWill:
         self._deadline: int | None = None
         self._reason = 0
         self._tried: tuple[str, ...] = ()
-        self._tell = tell
 
     # In: the application
 
@@ -193,15 +174,11 @@ class ClientWill:
         self._sequence += 1
         self._attempts = self._reason = 0
         self._deadline = now + patience
-        hint = self._knowledge.owner_cache.sole_holder(now, will.message.topic)
+        hint = self._context.knowledge.owner_cache.sole_holder(now, will.message.topic)
         if hint is None:
             self._resolve(now)
         else:
             self._found(now, will, (hint.node, hint.address), HINT_PATIENCE)
-
-    def set_session_options(self, session_options: SessionOptions) -> None:
-        """Sets the options of the session for later registrations."""
-        self._session_options = session_options
 
     def stop(self) -> None:
         """Registers the will no more. LEAVE ends it at its owner."""
@@ -280,19 +257,21 @@ class ClientWill:
         self._machine.handle(Event.RESOLVE)
         self._owner = owner
         address = owner[1]
-        self._link = self._core.connect(address, self._knowledge.tokens.get(now, address) or b"")
-        self._request = self._random.getrandbits(64) or 1
+        self._link = self._context.core.connect(
+            address, self._context.knowledge.tokens.get(now, address) or b""
+        )
+        self._request = self._context.random.getrandbits(64) or 1
         message = pb.Publish()
         message.CopyFrom(will.message)
-        message.publisher, message.sequence = self._core.will_publisher(self._link), self._sequence
+        message.publisher, message.sequence = self._context.core.will_publisher(self._link), self._sequence
         body = pb.Will(
             request=self._request,
             publish=message.SerializeToString(),
             delay_s=will.delay_s,
-            session_expiry_s=self._session_options.expiry_s,
+            session_expiry_s=self._context.session_options.expiry_s,
         )
         self._due_at = now + patience
-        if not self._core.send(self._link, pack(body)):
+        if not self._context.core.send(self._link, pack(body)):
             self._pause(now, Event.DEFER)
 
     def _kept(self) -> None:
@@ -301,17 +280,17 @@ class ClientWill:
         self._due_at = None
         if self._deadline is not None:
             self._deadline = None
-            self._tell(WillSet("" if self._owner is None else self._owner[0]))
+            self._context.tell(WillSet("" if self._owner is None else self._owner[0]))
 
     def _mistrust(self) -> None:
         """Removes the owner from the cache, because it is silent or does not own the topic."""
         if self._owner is not None:
-            self._knowledge.owner_cache.forget(self._owner[1])
+            self._context.knowledge.owner_cache.forget(self._owner[1])
 
     def _pause(self, now: int, event: Event) -> None:
         self._machine.handle(event)
         self._link = None
-        self._due_at = now + retry_after(self._attempts, self._random)
+        self._due_at = now + retry_after(self._attempts, self._context.random)
         self._attempts += 1
 
     def _refused(self, now: int, reason: int) -> None:
@@ -330,4 +309,4 @@ class ClientWill:
             return
         self._deadline = None
         topic = self._will.message.topic
-        self._tell(WillRefused(topic, reason, answered, self._tried))
+        self._context.tell(WillRefused(topic, reason, answered, self._tried))

@@ -20,13 +20,12 @@ of the only listener, or in the name of all. The packets of a session are handle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from random import Random
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.core import ClientCore
+from hbroker.protocol.client_context import ClientContext
 from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, cut_from, pack
-from hbroker.protocol.resolution.knowledge import HINT_PATIENCE, Holder, Knowledge
+from hbroker.protocol.resolution.knowledge import HINT_PATIENCE, Holder
 from hbroker.protocol.resolution.requests import (
     TOKEN_LIFETIME,
     Request,
@@ -34,7 +33,6 @@ from hbroker.protocol.resolution.requests import (
     keep_token,
     reachable,
 )
-from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.subscriptions.client.subscription import (
     OWNER,
@@ -58,20 +56,14 @@ _MOST_OWNERS: Final = 10_000
 class SubscribeRequests:
     """The SUBSCRIBEs to the responsible nodes of all subscriptions, within their sessions."""
 
-    __slots__ = ("_cleaned", "_core", "_owners", "_random", "_session_options")
+    __slots__ = ("_cleaned", "_context", "_owners")
 
-    def __init__(self, core: ClientCore, random: Random, session_options: SessionOptions) -> None:
-        self._core = core
-        self._random = random
-        self._session_options = session_options
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
         self._owners: dict[int, SubscriptionOwner] = {}
         """By request: the node that must answer it."""
         self._cleaned: dict[Address, int | None] = {}
         """§6.4: by owner, the link on which it was asked for a clean start; None: it has answered."""
-
-    def set_session_options(self, session_options: SessionOptions) -> None:
-        """Sets the options of the session for later requests."""
-        self._session_options = session_options
 
     def ask(self, owner: SubscriptionOwner, link: int) -> bool:
         """Makes or renews the subscription over the link to this node. False: the link is gone."""
@@ -94,7 +86,7 @@ class SubscribeRequests:
 
     def began(self, owner: SubscriptionOwner) -> None:
         """§6.4: everything that the node has now is of this run of the client."""
-        if self._session_options.clean_start:
+        if self._context.session_options.clean_start:
             self._cleaned[owner.address] = None
 
     def forget(self, owner: SubscriptionOwner) -> None:
@@ -104,19 +96,19 @@ class SubscribeRequests:
         owner.pending.clear()
 
     def _send(self, owner: SubscriptionOwner, link: int, listener: int) -> bool:
-        request = self._random.getrandbits(64) or 1
+        request = self._context.random.getrandbits(64) or 1
         owner.pending[request] = listener
         self._owners[request] = owner
-        body = owner.subscription.packet(self._session_options, listener)
+        body = owner.subscription.packet(self._context.session_options, listener)
         body.request = request
         body.clean_start = self._begins_clean(owner, link)
-        return self._core.send(link, pack(body))
+        return self._context.core.send(link, pack(body))
 
     def _begins_clean(self, owner: SubscriptionOwner, link: int) -> bool:
         """§6.4: `clean_start` is in the first SUBSCRIBE of each link to an owner, until the owner has
         answered one."""
         last_link = self._cleaned.get(owner.address, _NEVER_ASKED)
-        if not self._session_options.clean_start or last_link is None or last_link == link:
+        if not self._context.session_options.clean_start or last_link is None or last_link == link:
             return False
         self._cleaned[owner.address] = link
         return True
@@ -142,40 +134,30 @@ class SubscriptionOwners:
 
     __slots__ = (
         "_by_link",
-        "_core",
+        "_context",
         "_owner_cache",
         "_pauses",
         "_questions",
-        "_random",
         "_refuse",
         "_review",
-        "_root",
-        "_session_options",
         "_subscribe_requests",
         "_tokens",
     )
 
     def __init__(
         self,
-        core: ClientCore,
-        random: Random,
-        knowledge: Knowledge,
-        root: Address,
-        session_options: SessionOptions,
+        context: ClientContext,
         review: Callable[[Subscription], None],
         refuse: Callable[[int, Subscription, int], None],
     ) -> None:
-        self._core = core
-        self._random = random
-        self._tokens = knowledge.tokens
-        self._owner_cache = knowledge.owner_cache
-        self._root = root
-        self._session_options = session_options
+        self._context = context
+        self._tokens = context.knowledge.tokens
+        self._owner_cache = context.knowledge.owner_cache
         self._review = review
         self._refuse = refuse
-        self._questions: Requests[SubscriptionOwner] = Requests(core, random, knowledge.tokens)
+        self._questions: Requests[SubscriptionOwner] = Requests(context.core, context.random, self._tokens)
         self._by_link: dict[int, dict[SubscriptionOwner, None]] = {}
-        self._subscribe_requests = SubscribeRequests(core, random, session_options)
+        self._subscribe_requests = SubscribeRequests(context)
         self._pauses: TimerQueue[SubscriptionOwner] = TimerQueue()
 
     # In: the client
@@ -193,11 +175,6 @@ class SubscriptionOwners:
         for owner in known.everyone:
             if owner.machine.accepts(OwnerEvent.RENEW):
                 self._renew(now, owner)
-
-    def set_session_options(self, session_options: SessionOptions) -> None:
-        """Sets the options of the session for later requests."""
-        self._session_options = session_options
-        self._subscribe_requests.set_session_options(session_options)
 
     def release(self, owner: SubscriptionOwner) -> None:
         """Awaits nothing more from this node, and forgets the link to it."""
@@ -322,7 +299,7 @@ class SubscriptionOwners:
     def _discover(self, now: int, known: Subscription) -> None:
         for owner in known.restart():
             self.release(owner)
-        known.entry = SubscriptionOwner(known, "", self._root, Machine(OWNER, OwnerState.ASKED))
+        known.entry = SubscriptionOwner(known, "", self._context.root, Machine(OWNER, OwnerState.ASKED))
         self._ask(now, known.entry, pb.MODE_RECURSIVE)
 
     def _begin_at(self, now: int, known: Subscription, hint: Holder) -> None:
@@ -343,7 +320,7 @@ class SubscriptionOwners:
 
     def _ask(self, now: int, owner: SubscriptionOwner, mode: pb.Mode) -> None:
         known = owner.subscription
-        body = known.packet(self._session_options)
+        body = known.packet(self._context.session_options)
         body.mode = mode
         self._close_question(owner)
         owner.question = self._questions.ask(now, owner, owner.address, body)
@@ -405,7 +382,7 @@ class SubscriptionOwners:
             self._owner_cache.forget(owner.address)
             known = owner.subscription
             known.reason = Reason.REASON_NOT_SERVING
-            self._pauses.set(owner, now + retry_after(known.restarts, self._random))
+            self._pauses.set(owner, now + retry_after(known.restarts, self._context.random))
 
     def _ask_directly(self, now: int, owner: SubscriptionOwner) -> None:
         owner.machine.handle(OwnerEvent.SILENCE)
@@ -440,7 +417,7 @@ class SubscriptionOwners:
         return owner
 
     def _await(self, now: int, owner: SubscriptionOwner) -> None:
-        self._pauses.set(owner, now + retry_after(0, self._random))
+        self._pauses.set(owner, now + retry_after(0, self._context.random))
 
     def _judge(self, now: int, owner: SubscriptionOwner, responsible: bool) -> None:
         """Takes a node's word outside of a session, which counts only until the session with it begins."""
@@ -460,7 +437,7 @@ class SubscriptionOwners:
     def _subscribe(self, now: int, owner: SubscriptionOwner) -> None:
         """§6.2: makes or renews the subscription in the session with this node."""
         self._close_question(owner)
-        link = self._core.connect(owner.address, self._tokens.get(now, owner.address) or b"")
+        link = self._context.core.connect(owner.address, self._tokens.get(now, owner.address) or b"")
         if link != owner.link:
             self.release(owner)
             self._attach(owner, link)
@@ -531,7 +508,7 @@ class SubscriptionOwners:
         self.release(owner)
         attempts = owner.failures + owner.subscription.restarts
         owner.failures += 1
-        self._pauses.set(owner, now + retry_after(attempts, self._random))
+        self._pauses.set(owner, now + retry_after(attempts, self._context.random))
 
     def _pause_over(self, now: int, owner: SubscriptionOwner) -> None:
         if owner.state is OwnerState.EXPECTED:

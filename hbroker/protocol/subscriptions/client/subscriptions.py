@@ -18,17 +18,14 @@ it has ended, and ends only these again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from random import Random
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.core import ClientCore
+from hbroker.protocol.client_context import ClientContext
 from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, pack
-from hbroker.protocol.resolution.knowledge import Knowledge
-from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed, Unsubscribed
-from hbroker.protocol.sessions.options import SessionOptions
+from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions.client.options import Key, Wanted
 from hbroker.protocol.subscriptions.client.owners import SubscriptionOwners
 from hbroker.protocol.subscriptions.client.subscription import Subscription, SubscriptionEvent
@@ -52,16 +49,14 @@ class _PendingUnsubscribe:
 
 
 class UnsubscribeRequests:
-    """All subscriptions that are being ended. `tell`: called with each outcome."""
+    """All subscriptions that are being ended."""
 
-    __slots__ = ("_by_request", "_core", "_deadlines", "_ended", "_leaving", "_random", "_tell")
+    __slots__ = ("_by_request", "_context", "_deadlines", "_ended", "_leaving")
 
-    def __init__(self, core: ClientCore, random: Random, tell: Callable[[Result], None]) -> None:
-        self._core = core
-        self._random = random
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
         self._by_request: dict[int, _PendingUnsubscribe] = {}
         self._deadlines: TimerQueue[_PendingUnsubscribe] = TimerQueue()
-        self._tell = tell
         self._leaving = 0
         """The number of open requests about shared groups."""
         self._ended: dict[Key, None] = {}
@@ -70,7 +65,7 @@ class UnsubscribeRequests:
         """A listener of `key` is about to be removed. `start` or `forget` follows."""
         group, _ = key
         if group:
-            self._core.set_leaving(True)
+            self._context.core.set_leaving(True)
 
     def remember(self, key: Key) -> None:
         """The last listener of `key` was removed, and no owner may keep the subscription."""
@@ -125,8 +120,10 @@ class UnsubscribeRequests:
         group, filter = key
         pending = _PendingUnsubscribe(listener, bool(group))
         for link in links:
-            request = self._random.getrandbits(64) or 1
-            if self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter, group=group))):
+            request = self._context.random.getrandbits(64) or 1
+            if self._context.core.send(
+                link, pack(pb.Unsubscribe(request=request, filter=filter, group=group))
+            ):
                 pending.awaited[request] = link
                 self._by_request[request] = pending
                 self._leaving += pending.is_shared
@@ -137,47 +134,26 @@ class UnsubscribeRequests:
             self._deadlines.cancel(pending)
             self._say(pending)
         if pending.is_shared:
-            self._core.set_leaving(self._leaving > 0)
+            self._context.core.set_leaving(self._leaving > 0)
 
     def _say(self, pending: _PendingUnsubscribe) -> None:
         listener, pending.listener = pending.listener, None
         if listener is not None:
-            self._tell(Unsubscribed(listener))
+            self._context.tell(Unsubscribed(listener))
 
 
 class Subscriber:
-    """All subscriptions of one client. `tell`: called with each outcome."""
+    """All subscriptions of one client."""
 
-    __slots__ = (
-        "_by_id",
-        "_by_key",
-        "_core",
-        "_deadlines",
-        "_owners",
-        "_session_options",
-        "_tell",
-        "_unsubscribe_requests",
-    )
+    __slots__ = ("_by_id", "_by_key", "_context", "_deadlines", "_owners", "_unsubscribe_requests")
 
-    def __init__(
-        self,
-        core: ClientCore,
-        random: Random,
-        knowledge: Knowledge,
-        root: Address,
-        session_options: SessionOptions,
-        tell: Callable[[Result], None],
-    ) -> None:
-        self._core = core
-        self._session_options = session_options
-        self._tell = tell
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
         self._by_key: dict[Key, Subscription] = {}
         self._by_id: dict[int, Subscription] = {}
         self._deadlines: TimerQueue[int] = TimerQueue()
-        self._owners = SubscriptionOwners(
-            core, random, knowledge, root, session_options, self._review, self._refused
-        )
-        self._unsubscribe_requests = UnsubscribeRequests(core, random, tell)
+        self._owners = SubscriptionOwners(context, self._review, self._refused)
+        self._unsubscribe_requests = UnsubscribeRequests(context)
 
     # In: the application
 
@@ -190,7 +166,7 @@ class Subscriber:
         """
         for each in wanted:
             (group, filter), options = each.key, each.options
-            self._core.listen(each.listener, filter, options.qos, options.retain_as_published, group)
+            self._context.core.listen(each.listener, filter, options.qos, options.retain_as_published, group)
         for each in wanted:
             self._deadlines.set(each.listener, now + patience)
             self._add(now, each)
@@ -206,10 +182,8 @@ class Subscriber:
         """Removes a listener, and leaves the subscription in the session at its owners (§6.4)."""
         self._remove(now, listener, is_kept=True)
 
-    def set_session_options(self, now: int, session_options: SessionOptions) -> None:
-        """Sets the options of the session, and sends them to every owner."""
-        self._session_options = session_options
-        self._owners.set_session_options(session_options)
+    def renew(self, now: int) -> None:
+        """Sends the options of the session to every owner."""
         for known in self._by_key.values():
             self._owners.renew(now, known)
             self._review(known)
@@ -310,14 +284,14 @@ class Subscriber:
             known.restarts = 0
             for listener in sorted(known.waiting):
                 self._deadlines.cancel(listener)
-                self._tell(Subscribed(listener, known.owners, known.is_resumed))
+                self._context.tell(Subscribed(listener, known.owners, known.is_resumed))
             known.settle()
 
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
         """Ends a subscription that a node has made or taken over, although this client has ended it. In a
         persistent session it ends only what this run has ended, because an earlier run may have made the rest
         (§6.3)."""
-        is_ours = not self._session_options.is_persistent or self._unsubscribe_requests.has_ended(key)
+        is_ours = not self._context.session_options.is_persistent or self._unsubscribe_requests.has_ended(key)
         if key not in self._by_key and is_ours:
             self._unsubscribe_requests.forget(key, [link])
 
@@ -337,7 +311,7 @@ class Subscriber:
         """Fails a listener. Returns the links of the sessions in which the subscription goes on."""
         known = self._by_id[listener]
         tried = tuple(owner.text for owner in known.silent)
-        self._tell(SubscriptionFailed(listener, known.title, reason, answered, tried))
+        self._context.tell(SubscriptionFailed(listener, known.title, reason, answered, tried))
         return self._remove(now, listener)
 
     def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
@@ -354,7 +328,7 @@ class Subscriber:
         """
         known = self._by_id.pop(listener, None)
         is_member = known is not None and bool(known.key[0])
-        self._core.unlisten(listener, is_member and not is_kept)
+        self._context.core.unlisten(listener, is_member and not is_kept)
         self._deadlines.cancel(listener)
         if known is None:
             return []
