@@ -15,7 +15,7 @@ from typing import Any, Final
 from hbroker._native import ConnectionStatus, topic_is_valid
 from hbroker.addresses import format_address
 from hbroker.gateway.connect.disconnect import DisconnectHandler
-from hbroker.gateway.connections.connection import Connection, ConnectionTable, State
+from hbroker.gateway.connections.connection import Connection, State
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.outbox import OutboxMessage
@@ -76,11 +76,9 @@ class AdminRequests:
     def __init__(
         self,
         context: GatewayContext,
-        connection_table: ConnectionTable,
         disconnect_handler: DisconnectHandler,
     ) -> None:
         self._context = context
-        self._connection_table = connection_table
         self._disconnect_handler = disconnect_handler
         self._seen: TimerQueue[str] = TimerQueue()
 
@@ -94,7 +92,7 @@ class AdminRequests:
         if request.kind == CLIENTS:
             self._answer(now, request, _paged(self._clients()), 0)
         elif request.kind == KICK:
-            connection = self._connection_table.of_client(request.client)
+            connection = self._context.connection_table.of_client(request.client)
             if connection is not None:
                 self._context.count("kicked")
                 self._disconnect_handler.disconnect(now, connection, Code.ADMINISTRATIVE_ACTION)
@@ -131,7 +129,7 @@ class AdminRequests:
 
     def _clients(self) -> Iterator[dict[str, Any]]:
         statuses = {status.connection: status for status in self._context.native_api.connections(1_000_000)}
-        for connection in self._connection_table.all():
+        for connection in self._context.connection_table.all():
             if connection.state is State.OPEN:
                 yield _entry(connection, statuses.get(connection.id))
         for record in self._context.records.away():

@@ -9,6 +9,7 @@ from random import Random
 from hbroker.config import GatewayLimits, GatewaySettings
 from hbroker.gateway.access.access_lists import AccessLists
 from hbroker.gateway.access.policy import Policy
+from hbroker.gateway.connections.connection import ConnectionTable
 from hbroker.gateway.events import EventQueue
 from hbroker.gateway.native_api import NativeApi
 from hbroker.gateway.network_clients import NetworkClients
@@ -39,6 +40,7 @@ class GatewayContext:
     policy: Policy
     access: AccessLists
     limits: GatewayLimits
+    connection_table: ConnectionTable = field(default_factory=ConnectionTable)
     counts: dict[str, int] = field(default_factory=dict)
     """Events that the decisions count, by name, since the start."""
     events: EventQueue = field(default_factory=EventQueue)

@@ -21,7 +21,7 @@ from hbroker.gateway.admin_requests import AdminRequests
 from hbroker.gateway.connect.connect import ConnectHandler
 from hbroker.gateway.connect.disconnect import DisconnectHandler
 from hbroker.gateway.connect.takeover import Takeover
-from hbroker.gateway.connections.connection import Connection, ConnectionTable, State
+from hbroker.gateway.connections.connection import Connection, State
 from hbroker.gateway.connections.disconnect_queue import DisconnectQueue
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.events import GatewayEvent
@@ -110,25 +110,16 @@ class Gateway:
             limits=settings.limits,
         )
         self._context = context
-        self._connection_table = ConnectionTable()
         self._sys = SysTopics(native_api, self.counters, version)
         self._mqtt_subscriptions = MqttSubscriptions(context, self._sys, self._answered, self._session_ready)
         self._session_store = SessionStore(context)
-        self._disconnect_handler = DisconnectHandler(
-            context, self._connection_table, self._mqtt_subscriptions, self._session_store
-        )
-        self._connect_handler = ConnectHandler(
-            context,
-            self._connection_table,
-            self._mqtt_subscriptions,
-            self._session_store,
-            self._disconnect_handler,
-        )
-        self._disconnect_queue = DisconnectQueue(self._connection_table, self._closed)
-        self._admin_requests = AdminRequests(context, self._connection_table, self._disconnect_handler)
+        parts = (context, self._mqtt_subscriptions, self._session_store)
+        self._disconnect_handler = DisconnectHandler(*parts)
+        self._connect_handler = ConnectHandler(*parts, self._disconnect_handler)
+        self._disconnect_queue = DisconnectQueue(context.connection_table, self._closed)
+        self._admin_requests = AdminRequests(context, self._disconnect_handler)
         self._takeover = Takeover(
             context,
-            self._connection_table,
             self._disconnect_handler,
             self._disconnect_queue,
             self._connect_handler.pending_connects,
@@ -191,7 +182,7 @@ class Gateway:
         if isinstance(event, SessionOverflowEvent):
             self._overflowed(now, event.session)
             return
-        connection = self._connection_table.get(event.connection)
+        connection = self._context.connection_table.get(event.connection)
         if connection is None:
             return  # This side has ended it in the meantime.
         code: Code | None = None
@@ -245,7 +236,7 @@ class Gateway:
         context.settings = replace(context.settings, listeners=settings.listeners)
         context.access.reload(policy)
         self._connect_handler.policy_changed()
-        for connection in list(self._connection_table.all()):
+        for connection in list(self._context.connection_table.all()):
             if connection.acl is None:
                 continue
             if not policy.still_admits(connection.username, connection.client_id, connection.proof):
@@ -262,7 +253,7 @@ class Gateway:
     def stop(self, now: int) -> None:
         """Refuses new clients and disconnects all others. Their sessions wait for them at other gateways."""
         self._connect_handler.is_stopping = True
-        for connection in self._connection_table.all():
+        for connection in self._context.connection_table.all():
             self._disconnect_handler.disconnect(now, connection, Code.SERVER_SHUTTING_DOWN)
         self._announcements.withdraw(now)
         self._take_results(now)
@@ -309,12 +300,12 @@ class Gateway:
     @property
     def is_idle(self) -> bool:
         """Whether no client is left and every message of the outbox is distributed."""
-        return len(self._connection_table) == 0 and len(self._context.outbox) == 0
+        return len(self._context.connection_table) == 0 and len(self._context.outbox) == 0
 
     def counters(self) -> dict[str, int]:
         """All counters by name: of the native core, of the process, and of the decisions."""
         counts = self._connect_handler.counters()
-        connections = list(self._connection_table.open())
+        connections = list(self._context.connection_table.open())
         filters = [filter for connection in connections for filter in connection.subscriptions]
         away = self._context.records.away_count
         return {
@@ -323,7 +314,7 @@ class Gateway:
             **counts,
             "sockets": counts["connects"],
             "connections": len(connections),
-            "connections_most": self._connection_table.most,
+            "connections_most": self._context.connection_table.most,
             "sessions": len(connections) + away,
             "sessions_away": away,
             "subscriptions": len(filters),
@@ -355,14 +346,14 @@ class Gateway:
 
     def _of_member(self, member: int) -> Connection | None:
         client = self._context.network_clients.client_of(member)
-        connection = None if client is None else self._connection_table.of_client(client)
+        connection = None if client is None else self._context.connection_table.of_client(client)
         return connection if connection is not None and connection.member == member else None
 
     # The other gateways
 
     def _take_record(self, now: int, topic: str, payload: bytes) -> None:
         here = self._context.records.client_here(topic)
-        connection = None if here is None else self._connection_table.of_client(here)
+        connection = None if here is None else self._context.connection_table.of_client(here)
         self._startup.handle_record(now)
         records = self._context.records
         is_true = records.take(now, topic, payload)
@@ -399,7 +390,7 @@ class Gateway:
     def _overflowed(self, now: int, session: int) -> None:
         """Ends a session whose queue is full while no client has it: before CONNACK, or after a broken
         connection."""
-        for connection in self._connection_table.all():
+        for connection in self._context.connection_table.all():
             if connection.session == session:
                 self._context.count("sessions_overflowed")
                 self._disconnect_handler.disconnect(now, connection, Code.QUOTA_EXCEEDED, ends_session=True)

@@ -28,7 +28,7 @@ from hbroker.gateway.access.policy import (
 )
 from hbroker.gateway.connect.disconnect import DisconnectHandler
 from hbroker.gateway.connections.connect_packet import admit
-from hbroker.gateway.connections.connection import Connection, ConnectionTable, Event, State
+from hbroker.gateway.connections.connection import Connection, Event, State
 from hbroker.gateway.connections.pending_connects import PendingConnects
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import Accept, AuthEvent, ConnectEvent, SessionState, next_block
@@ -71,13 +71,11 @@ class ConnectHandler:
     def __init__(
         self,
         context: GatewayContext,
-        connection_table: ConnectionTable,
         mqtt_subscriptions: MqttSubscriptions,
         session_store: SessionStore,
         disconnect_handler: DisconnectHandler,
     ) -> None:
         self._context = context
-        self._connection_table = connection_table
         self._mqtt_subscriptions = mqtt_subscriptions
         self._session_store = session_store
         self._disconnect_handler = disconnect_handler
@@ -86,11 +84,11 @@ class ConnectHandler:
         context.events.others = self._take_native_refusals
         self.policy_changed()
         self._checks = PasswordChecks(self._attempts)
-        self._claim_requests = ClaimRequests(context, connection_table, self._claimed)
+        self._claim_requests = ClaimRequests(context, self._claimed)
         self._claims: TimerQueue[Connection] = TimerQueue()
         self._resumptions: TimerQueue[Connection] = TimerQueue()
         self._exchanges: TimerQueue[Connection] = TimerQueue()
-        self.pending_connects = PendingConnects(connection_table, self._claim, self._refuse_waiting)
+        self.pending_connects = PendingConnects(context.connection_table, self._claim, self._refuse_waiting)
         self._stale_sessions = StaleSessions(context, mqtt_subscriptions, session_store)
         self.is_stopping = False
 
@@ -100,7 +98,7 @@ class ConnectHandler:
         """Handles a CONNECT."""
         self._context.count("connects")
         connect_request = admit(
-            event, self._context.limits, self._connection_table.staying, self._context.random
+            event, self._context.limits, self._context.connection_table.staying, self._context.random
         )
         if self.is_stopping:
             connect_request = Refusal(Code.SERVER_UNAVAILABLE, "this gateway is ending")
@@ -110,7 +108,7 @@ class ConnectHandler:
             self._refuse_unnamed(now, event, connect_request)
             return
         connection = Connection(event, connect_request)
-        self._connection_table.add(connection)
+        self._context.connection_table.add(connection)
         if event.auth_method is not None:
             self._exchange(now, connection, event.auth_method, event.auth_data)
             return
@@ -145,7 +143,7 @@ class ConnectHandler:
     def handle_decision(self, now: int, number: int, decision: Decision) -> None:
         """Handles the result of a check."""
         attempt = self._checks.finish(now, number, decision)
-        connection = self._connection_table.get(number)
+        connection = self._context.connection_table.get(number)
         if connection is None or connection.state is not State.AUTHENTICATING:
             return
         policy = self._context.policy
@@ -205,7 +203,7 @@ class ConnectHandler:
     def poll_check(self, now: int) -> tuple[int, Check] | None:
         """The number and the check of the next attempt, to run in a thread; None: there is none now."""
         while (attempt := self._checks.poll(now)) is not None:
-            connection = self._connection_table.get(attempt.number)
+            connection = self._context.connection_table.get(attempt.number)
             if connection is not None and connection.state is State.AUTHENTICATING:
                 return attempt.number, attempt.check
             self._checks.finish(now, attempt.number, None)
@@ -248,7 +246,7 @@ class ConnectHandler:
         if turned is None:
             return
         last, bound = turned
-        refused = self._connection_table.get(last.number)
+        refused = self._context.connection_table.get(last.number)
         if bound is not None:
             self._context.count(_COUNTED[bound])
             self._disconnect_handler.refuse(now, connection, Code.CONNECTION_RATE_EXCEEDED, bound.value)
@@ -323,8 +321,8 @@ class ConnectHandler:
     def _claim(self, now: int, connection: Connection) -> None:
         connection.machine.handle(Event.ADMIT)
         connection.stamp, connection.claimed_at = self._context.clock.stamp(now), now
-        former = self._connection_table.of_client(connection.client_id)
-        self._connection_table.name(connection)
+        former = self._context.connection_table.of_client(connection.client_id)
+        self._context.connection_table.name(connection)
         self._claims.set(connection, now + claims.PATIENCE)
         if former is not None:
             self._replace(now, former, connection)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import cast
 
 from hbroker._native import NativeError
-from hbroker.gateway.connections.connection import Connection, ConnectionTable, Event, State
+from hbroker.gateway.connections.connection import Connection, Event, State
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SessionState, next_block
 from hbroker.gateway.outbox import Done, OutboxMessage, WaitGroup
@@ -30,12 +30,10 @@ class DisconnectHandler:
     def __init__(
         self,
         context: GatewayContext,
-        connection_table: ConnectionTable,
         mqtt_subscriptions: MqttSubscriptions,
         session_store: SessionStore,
     ) -> None:
         self._context = context
-        self._connection_table = connection_table
         self._mqtt_subscriptions = mqtt_subscriptions
         self._session_store = session_store
         self._ending: dict[str, list[Done]] = {}
@@ -99,7 +97,7 @@ class DisconnectHandler:
         if state is State.ENDED:
             return
         connection.machine.handle(Event.END)
-        self._connection_table.remove(connection)
+        self._context.connection_table.remove(connection)
         self._session_store.forget(connection)
         if connection.acl is not None:
             self._context.access.release(connection.acl)

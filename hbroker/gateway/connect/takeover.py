@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hbroker.gateway.connect.disconnect import DisconnectHandler
-from hbroker.gateway.connections.connection import Connection, ConnectionTable
+from hbroker.gateway.connections.connection import Connection
 from hbroker.gateway.connections.disconnect_queue import DisconnectQueue
 from hbroker.gateway.connections.pending_connects import PendingConnects
 from hbroker.gateway.context import GatewayContext
@@ -32,13 +32,11 @@ class Takeover:
     def __init__(
         self,
         context: GatewayContext,
-        connection_table: ConnectionTable,
         disconnect_handler: DisconnectHandler,
         disconnect_queue: DisconnectQueue,
         pending_connects: PendingConnects,
     ) -> None:
         self._context = context
-        self._connection_table = connection_table
         self._disconnect_handler = disconnect_handler
         self._disconnect_queue = disconnect_queue
         self._pending_connects = pending_connects
@@ -65,7 +63,7 @@ class Takeover:
     def _release_client(self, now: int, claim: Claim, wait_group: WaitGroup) -> None:
         self._context.clock.saw(now, claim.stamp)
         self._disconnect_queue.hurry(now, claim.client)
-        connection = self._connection_table.of_client(claim.client)
+        connection = self._context.connection_table.of_client(claim.client)
         if connection is None:
             self._disconnect_handler.await_end(claim.client, wait_group)
             record = self._context.records.of(claim.client)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hbroker.gateway.connections.connection import Connection, ConnectionTable
+from hbroker.gateway.connections.connection import Connection
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.outbox import OutboxMessage
@@ -43,11 +43,9 @@ class ClaimRequests:
     def __init__(
         self,
         context: GatewayContext,
-        connection_table: ConnectionTable,
         claimed: Callable[[int, Connection], None],
     ) -> None:
         self._context = context
-        self._connection_table = connection_table
         self._claimed = claimed
         self._topic = CLAIMS + context.settings.name
         self._waiting: list[Connection] = []
@@ -87,7 +85,7 @@ class ClaimRequests:
         self._context.outbox.enqueue(now, OutboxMessage(message, sent, until=now))
 
     def _is_current(self, now: int, connection: Connection) -> bool:
-        is_known = self._connection_table.of_client(connection.client_id) is connection
+        is_known = self._context.connection_table.of_client(connection.client_id) is connection
         return is_known and now < connection.claimed_at + _REPEATED
 
 
