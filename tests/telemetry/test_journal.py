@@ -17,7 +17,7 @@ from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.telemetry import Facts, preload
 from hbroker.runtime.telemetry.interval import Watch
-from hbroker.runtime.telemetry.schema import NODES, TOPICS
+from hbroker.runtime.telemetry.rows import NODES, TOPICS
 from tests.telemetry.reading import TRAFFIC, files, rows, sums
 
 preload()

@@ -85,11 +85,7 @@ class NetworkRun:
 
     def to_json(self) -> dict[str, Any]:
         """The object as `json.dumps` takes it."""
-        return {
-            **asdict(self),
-            "nodes": [asdict(node) for node in self.nodes],
-            "gateways": [asdict(gateway) for gateway in self.gateways],
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> Self:

@@ -6,13 +6,12 @@ an interval, with the facts that the decisions know. So no message waits for a l
 
     recorder       the thread: takes the counts at the end of each interval
     journal        collects intervals, and writes files of them
-    rows           intervals -> Arrow tables
-    schema         the columns of these tables, the contract with their readers
+    rows           the columns, the contract with their readers, and intervals as tables of them
     file_archive   files that appear whole, and are deleted when they are too old or too many
     interval       when an interval was, what it cost, and what the decisions know at its end
 
 Imports go downward: `recorder` imports `journal` when its thread starts, which imports `rows` and
-`file_archive`, and `rows` imports `schema`. Nothing loads Arrow before `preload`, or that thread, does.
+`file_archive`. Nothing loads Arrow before `preload`, or that thread, does.
 """
 
 from hbroker.runtime.telemetry.interval import Facts

@@ -1,4 +1,7 @@
-"""Turns intervals into Arrow tables.
+"""The columns of telemetry, and intervals as Arrow tables with these columns.
+
+The columns are the contract between the writers and the readers (docs/telemetry.md). A change of a column
+needs another `VERSION`, and a change of that page. A new column goes at the end.
 
 The native core returns its counts in the form of Arrow's buffers, so a thousand topics cost Python no more
 than one.
@@ -7,18 +10,80 @@ than one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from hbroker._native import Load
 from hbroker.runtime.telemetry.interval import Facts, Sample
-from hbroker.runtime.telemetry.schema import NODES, TOPICS
 
-__all__ = ["Identity", "Interval", "node_table", "topic_table"]
+__all__ = ["NODES", "TOPICS", "VERSION", "Identity", "Interval", "node_table", "topic_table"]
+
+VERSION: Final = 1
+_METADATA: Final = {"hbroker.telemetry": str(VERSION)}
+_INSTANT: Final = pa.timestamp("us", tz="UTC")
 
 _DROP: Final = "drop."
+_GAUGES: Final = (
+    "workers",
+    "sessions",
+    "subscriptions",
+    "publishers",
+    "connections",
+    "queued_messages",
+    "queued_bytes",
+)
+_COUNTED: Final = ("messages_in", "messages_out", "datagrams_in", "datagrams_out")
+
+
+def _column(name: str, type: pa.DataType, *, nullable: bool = False) -> pa.Field:
+    return pa.field(name, type, nullable=nullable)
+
+
+_COMMON: Final = (
+    _column("node", pa.string()),
+    _column("role", pa.string()),
+    _column("run", pa.int64()),
+    _column("at", _INSTANT),
+    _column("seconds", pa.float64()),
+)
+_TRAFFIC: Final = tuple(
+    _column(name, pa.int64()) for name in ("messages_in", "bytes_in", "messages_out", "bytes_out")
+)
+_WHOLE: Final = tuple(_column(name, pa.int64()) for name in ("whole_in", "whole_out"))
+
+TOPICS: Final = pa.schema(
+    (*_COMMON, _column("topic", pa.string(), nullable=True), *_TRAFFIC, *_WHOLE), metadata=_METADATA
+)
+"""One row for each interval and topic with traffic."""
+
+NODES: Final = pa.schema(
+    (
+        *_COMMON,
+        _column("address", pa.string()),
+        _column("parent", pa.string(), nullable=True),
+        _column("subtrees", pa.list_(_column("element", pa.string()))),
+        _column("workers", pa.int32()),
+        _column("cpu_s", pa.float64()),
+        _column("rss_bytes", pa.int64()),
+        _column("sessions", pa.int64()),
+        _column("subscriptions", pa.int64()),
+        _column("publishers", pa.int64()),
+        _column("connections", pa.int64()),
+        *_TRAFFIC,
+        _column("datagrams_in", pa.int64()),
+        _column("datagrams_out", pa.int64()),
+        _column("queued_messages", pa.int64()),
+        _column("queued_bytes", pa.int64()),
+        _column("drops", pa.map_(pa.string(), _column("value", pa.int64()))),
+        _column("latency", pa.list_(_column("element", pa.int64()))),
+        _column("latency_sampled", pa.int32()),
+        *_WHOLE,
+    ),
+    metadata=_METADATA,
+)
+"""One row for each interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +149,14 @@ def _node_row(identity: Identity, interval: Interval) -> dict[str, Any]:
     drops = {name.removeprefix(_DROP): n for name, n in counted.items() if name.startswith(_DROP) and n}
     if interval.lost:
         drops["telemetry"] = interval.lost
-    gauges = ("workers", "sessions", "subscriptions", "publishers", "connections")
     return {
-        "node": identity.node,
-        "role": identity.role,
-        "run": identity.run,
-        "at": interval.sample.at,
-        "seconds": interval.sample.seconds,
-        "address": facts.address,
-        "parent": facts.parent,
-        "subtrees": list(facts.subtrees),
-        "cpu_s": interval.sample.cpu_s,
-        "rss_bytes": interval.sample.rss_bytes,
-        **{name: load.gauges.get(name, 0) for name in gauges},
-        "messages_in": counted.get("messages_in", 0),
+        **asdict(identity),
+        **asdict(interval.sample),
+        **asdict(facts),
+        **{name: load.gauges.get(name, 0) for name in _GAUGES},
+        **{name: counted.get(name, 0) for name in _COUNTED},
         "bytes_in": load.bytes_in,
-        "messages_out": counted.get("messages_out", 0),
         "bytes_out": load.bytes_out,
-        "datagrams_in": counted.get("datagrams_in", 0),
-        "datagrams_out": counted.get("datagrams_out", 0),
-        "queued_messages": load.gauges["queued_messages"],
-        "queued_bytes": load.gauges["queued_bytes"],
         "drops": sorted(drops.items()),
         "latency": load.latency,
         "latency_sampled": load.sampled,
