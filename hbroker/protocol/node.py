@@ -24,8 +24,8 @@ from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.events import Diagnostics, NodeEvent
 from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.hierarchy.channels import Channels
-from hbroker.protocol.hierarchy.child.context import UplinkContext
 from hbroker.protocol.hierarchy.child.requested_subtrees import RequestedSubtrees
+from hbroker.protocol.hierarchy.child.uplink import UplinkContext
 from hbroker.protocol.hierarchy.join_proofs import Nonces
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.hierarchy.parent.parent import ParentRole

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hbroker.protocol.hierarchy.child.context import UplinkContext
-from hbroker.protocol.hierarchy.child.uplink import Uplink, UplinkState
+from hbroker.protocol.hierarchy.child.uplink import Uplink, UplinkContext, UplinkState
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
 
 __all__ = ["RequestedSubtrees"]
@@ -54,7 +53,7 @@ class RequestedSubtrees:
         elif own.state is UplinkState.STOPPED and own.refused is not None:
             self._is_named = True
             for uplink in others:
-                uplink.refuse_for_good(now, own.refused)
+                uplink.handle_refusal(now, own.refused)
 
     def claim(self, now: int, subtree: str) -> None:
         """Adds a claim."""

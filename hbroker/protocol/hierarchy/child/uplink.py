@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Final
@@ -18,20 +20,23 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
+from hbroker.protocol.context import NodeContext
 from hbroker.protocol.events import Joined, LeaseLost, Left, NameTaken, PolicyLowered, Refused, Unproved
 from hbroker.protocol.handover.handover import HandoverSource, HandoverTarget, SourceState, TargetState
+from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.handover.subtree_state import ReceivedState
-from hbroker.protocol.hierarchy.child.context import UplinkContext
 from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
 from hbroker.protocol.hierarchy.child.lease import Lease
+from hbroker.protocol.hierarchy.parent.delegations import Delegations
+from hbroker.protocol.hierarchy.parent.parent import ParentRole
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant
 from hbroker.protocol.packets import PASSING_REASONS, Address, Cut, Reason, address_from, cut_from, pack
 from hbroker.protocol.sessions.subscription_store import Subscription, subscription_from
 from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.protocol.timers import earliest
 
-__all__ = ["UPLINK", "Uplink", "UplinkEvent", "UplinkState"]
-
+__all__ = ["UPLINK", "Uplink", "UplinkContext", "UplinkEvent", "UplinkState"]
 
 GRANT_WAIT: Final = 2 * timers.SECOND
 """Microseconds that a parent may take for a grant after its invitation."""
@@ -44,6 +49,21 @@ REFUSED_WAIT: Final = 4
 """A refusal, or an answer that proves nothing, counts like this many tries without an answer, so the next try
 comes late."""
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkContext:
+    """What all claims of one node share.
+
+    `hang_up(link)`: closes a link to a parent, unless another claim uses it.
+    """
+
+    node: NodeContext
+    owner_subscriptions: OwnerSubscriptions
+    recovery: Recovery
+    delegations: Delegations
+    parent_role: ParentRole
+    hang_up: Callable[[int], None]
 
 
 class UplinkState(Enum):
@@ -197,7 +217,7 @@ class Uplink:
         if link is None and self._settings.join_key and ack.nonce not in (0, sent.nonce):
             self._prove(now, ack.nonce)
         elif ack.reason != Reason.REASON_SUCCESS:
-            self._refused(now, ack)
+            self.handle_refusal(now, ack)
         elif link is None:
             self._invited(now, ack)
         elif link == self.link and ack.epoch:
@@ -250,10 +270,6 @@ class Uplink:
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             self._retry(now)
-
-    def refuse_for_good(self, now: int, refused: pb.JoinAck) -> None:
-        """The node was refused for good before it made this claim."""
-        self._refused(now, refused)
 
     def hand_back(self, now: int) -> None:
         """Carries out an order to hand the subtree back. It ends when the parent has the subtree, or another
@@ -456,7 +472,8 @@ class Uplink:
         if self._hands_back and self._machine.state is UplinkState.SERVING:
             self._leave(now)
 
-    def _refused(self, now: int, ack: pb.JoinAck) -> None:
+    def handle_refusal(self, now: int, ack: pb.JoinAck) -> None:
+        """A parent refused this claim, or the node was refused for good before it made the claim."""
         state = self._machine.state
         is_final = ack.reason in FINAL_REASONS
         temporary = ack.reason in PASSING_REASONS
