@@ -8,31 +8,19 @@ flood of events does not starve them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-from hbroker.runtime.control_loop import HOLD_S, Control, ControlLoop, Pollable, clock
+from hbroker.runtime.control_loop import HOLD_S, ControlLoop, clock
 
 __all__ = ["Driver"]
 
 
-class Driver:
-    """Drives one control over one endpoint, in one event loop. `on_iteration`, `on_error`: as in
-    `ControlLoop`."""
+class Driver(ControlLoop):
+    """Drives one control over one endpoint, in one event loop."""
 
-    def __init__(
-        self,
-        endpoint: Pollable,
-        control: Control,
-        *,
-        on_iteration: Callable[[int], bool] | None = None,
-        on_error: Callable[[Exception], None] | None = None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._control_loop = ControlLoop(endpoint, control, on_iteration, on_error)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._next: asyncio.Handle | None = None
-        self._is_watching = False
+    _loop: asyncio.AbstractEventLoop | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _next: asyncio.Handle | None = None
+    _is_watching = False
 
     def start(self) -> None:
         """Starts the driver in the running event loop."""
@@ -72,13 +60,13 @@ class Driver:
             self._next.cancel()
             self._next = None
         now = clock()
-        if self._control_loop.take(now):
+        if self.take(now):
             self.wake()
         if self._loop is None:  # `on_iteration` has stopped the driver.
             return
         if self._timer is not None:
             self._timer.cancel()
-        pause = self._control_loop.pause_s(now)
+        pause = self.pause_s(now)
         if not self._is_watching:
             pause = HOLD_S if pause is None else min(pause, HOLD_S)
         self._timer = None if pause is None else self._loop.call_later(pause, self._iterate)
