@@ -24,7 +24,7 @@ link has no room. Nothing is discarded on the way, and the rest of the control g
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from itertools import chain
 from typing import Final, Protocol
@@ -177,10 +177,12 @@ class TransferSender:
 
 
 class ReturningChildren(Protocol):
-    """The children below the subtree that are handing back just now."""
+    """The children that are handing back just now (`Delegations`)."""
 
-    def __bool__(self) -> bool: ...
-    def overtake(self) -> None:
+    def leaving_below(self, subtree: str) -> Sequence[object]:
+        """Those below a subtree."""
+
+    def overtake_below(self, subtree: str) -> None:
         """Ends the handovers of these children, which were too slow. Their subtrees go along as cuts."""
 
 
@@ -325,13 +327,15 @@ class HandoverSource:
         if not self._core.has_passed(self._barrier):
             return False  # §5.4: messages on their way between workers may be acknowledged already.
         waited = now - self._stopped_at
-        if not self._is_noted() or (self._returning_children and waited < RETURNING_WAIT):
+        if not self._is_noted():
+            return False
+        if waited < RETURNING_WAIT and self._returning_children.leaving_below(self._subtree):
             return False
         return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._less)
 
     def _commit(self, now: int) -> None:
         """Sends the difference to the snapshot and the copies, and COMMIT (step 3)."""
-        self._returning_children.overtake()
+        self._returning_children.overtake_below(self._subtree)
         quick = self._subtree_state.quick(self._subtree, is_heirs=self._is_heirs)
         changed: list[Record] = [r for key, r in quick.items() if self._sent_quick.get(key) != _bytes_of(r)]
         gone = (ended(key) for key in self._sent_quick.keys() - quick.keys())

@@ -77,10 +77,10 @@ class ReturningChildren:
     def __init__(self) -> None:
         self.count = 0
 
-    def __bool__(self) -> bool:
-        return self.count > 0
+    def leaving_below(self, subtree: str) -> list[int]:
+        return list(range(self.count))
 
-    def overtake(self) -> None:
+    def overtake_below(self, subtree: str) -> None:
         self.count = 0
 
 
@@ -254,7 +254,7 @@ def test_the_source_waits_one_second_for_a_child_below_that_hands_back() -> None
     handover.stop_serving()
     handover.commit()
     assert RETURNING_WAIT <= handover.now - began < 2 * RETURNING_WAIT
-    assert not handover.children_handing_back
+    assert not handover.children_handing_back.count
 
 
 def test_queued_messages_are_copied_while_the_source_serves_and_kept_until_it_discards_them() -> None:

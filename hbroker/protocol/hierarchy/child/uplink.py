@@ -301,14 +301,8 @@ class Uplink:
             self._say_done(self._taken)
         self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._lease.epoch)))
         delegations = self._context.delegations
-        returning_children = delegations.returning_children(self.subtree)
         self._handover_source = HandoverSource(
-            self._core,
-            delegations.subtree_state,
-            self.subtree,
-            self._lease.epoch,
-            link,
-            returning_children,
+            self._core, delegations.subtree_state, self.subtree, self._lease.epoch, link, delegations
         )
         self._handover_source.begin(now)
         self._retry_at = now + LEAVE_WAIT

@@ -25,7 +25,6 @@ from hbroker.protocol.events import ChildAway, ChildJoined, ChildLeft, TookBack
 from hbroker.protocol.handover.handover import (
     HandoverSource,
     HandoverTarget,
-    ReturningChildren,
     SourceState,
     TargetState,
     TransferSender,
@@ -397,10 +396,6 @@ class Delegations:
         serve it."""
         return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
 
-    def returning_children(self, subtree: str) -> ReturningChildren:
-        """The children that are handing back just now, below a subtree that is handed over."""
-        return _ReturningChildren(self, subtree)
-
     def leaving_below(self, subtree: str) -> list[Child]:
         """The children that are handing back a subtree below this one."""
         return [c for s, c in self._leaving.items() if s != subtree and is_within(s, subtree)]
@@ -409,6 +404,11 @@ class Delegations:
         """The subtree around a child's goes to another owner: the child's handing back ends."""
         self._abandon(child)
         child.machine.handle(DelegationEvent.OVERTAKEN)
+
+    def overtake_below(self, subtree: str) -> None:
+        """Does so for all children that are handing back a subtree below this one."""
+        for child in self.leaving_below(subtree):
+            self.overtake(child)
 
     # Handing over
 
@@ -420,7 +420,7 @@ class Delegations:
             delegation.subtree,
             delegation.epoch,
             link,
-            self.returning_children(delegation.subtree),
+            self,
             child.exported,
             is_heirs=not child.is_first,
             is_noted=lambda: self._is_noted(child),
@@ -617,19 +617,6 @@ class Delegations:
     def _joined(self, child: Child) -> None:
         d = child.delegation
         self._diagnostics.note(ChildJoined(d.subtree, d.node, d.address, d.epoch))
-
-
-class _ReturningChildren:
-    def __init__(self, delegations: Delegations, subtree: str) -> None:
-        self._delegations = delegations
-        self._subtree = subtree
-
-    def __bool__(self) -> bool:
-        return bool(self._delegations.leaving_below(self._subtree))
-
-    def overtake(self) -> None:
-        for child in self._delegations.leaving_below(self._subtree):
-            self._delegations.overtake(child)
 
 
 _SERVE: Final = LeasePolicy.SERVE
