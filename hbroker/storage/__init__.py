@@ -1,7 +1,6 @@
 """Files that stay readable after a kill, a full disk or a loss of power (docs/protocol.md §5.10).
 
-    disk            the system calls, as an interface that the operating system (`LocalDisk`) or a test has;
-                    `replace_file` replaces a file atomically
+    disk            the system calls; `replace_file` replaces a file atomically
     record_format   the bytes of a file of records: header, record, CRC, torn tail, damage
     record_file     appends records with keys to a file; the last record of each key counts
     checkpoint      when the process was last alive, and how many bytes of each file were synced

@@ -1,7 +1,7 @@
-"""The system calls of this package, as an interface, and the atomic replacement of a file.
+"""The system calls of this package, and the atomic replacement of a file.
 
-`LocalDisk` calls the operating system. Tests and the simulator have other disks, which lose what was not
-synced, write fewer bytes than asked, or fail.
+Tests and the simulator have other disks, which lose what was not synced, write fewer bytes than asked, or
+fail.
 
 Files are created with mode 0600 and folders with 0700, because a node's state contains session ids.
 """
@@ -20,7 +20,6 @@ __all__ = [
     "FOLDER_MODE",
     "Disk",
     "File",
-    "LocalDisk",
     "make_folder",
     "replace_file",
     "write_all",
@@ -47,57 +46,32 @@ class File(Protocol):
         """Closes the descriptor."""
 
 
-class Disk(Protocol):
-    """Files by their paths. Every method raises OSError; a missing file raises FileNotFoundError."""
+class Disk:
+    """The operating system's files, by their paths. Every method raises OSError; a missing file raises
+    FileNotFoundError. Other disks override all methods."""
 
     def read(self, path: Path) -> bytes:
         """The content of a file."""
-
-    def size(self, path: Path) -> int:
-        """The length of a file in bytes."""
-
-    def open(self, path: Path) -> File:
-        """Opens an existing file for appending."""
-
-    def create(self, path: Path) -> File:
-        """Creates an empty file and opens it for appending. Replaces an existing file of that name."""
-
-    def overwrite(self, path: Path, data: bytes) -> None:
-        """Overwrites the first bytes of a file in place, which needs no free space on a full disk. Creates
-        the file if it does not exist. Does not sync."""
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Renames `source` to `target`, and replaces `target` atomically."""
-
-    def link(self, source: Path, target: Path) -> None:
-        """Gives a file a second name, `target`. If another file has that name, the other file loses it."""
-
-    def remove(self, path: Path) -> None:
-        """Removes a file."""
-
-    def sync_folder(self, folder: Path) -> None:
-        """Returns when the names in a folder would survive a loss of power."""
-
-
-class LocalDisk:
-    """The operating system's files. `Disk` describes the methods."""
-
-    def read(self, path: Path) -> bytes:
         return path.read_bytes()
 
     def size(self, path: Path) -> int:
+        """The length of a file in bytes."""
         return path.stat().st_size
 
     def open(self, path: Path) -> File:
+        """Opens an existing file for appending."""
         return _LocalFile(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
 
     def create(self, path: Path) -> File:
+        """Creates an empty file and opens it for appending. Replaces an existing file of that name."""
         # Opening the old file would keep its mode, and the processes that have it open.
         path.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return _LocalFile(os.open(path, flags, FILE_MODE))
 
     def overwrite(self, path: Path, data: bytes) -> None:
+        """Overwrites the first bytes of a file in place, which needs no free space on a full disk. Creates
+        the file if it does not exist. Does not sync."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             os.pwrite(descriptor, data, 0)
@@ -105,16 +79,20 @@ class LocalDisk:
             os.close(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
+        """Renames `source` to `target`, and replaces `target` atomically."""
         source.replace(target)
 
     def link(self, source: Path, target: Path) -> None:
+        """Gives a file a second name, `target`. If another file has that name, the other file loses it."""
         target.unlink(missing_ok=True)
         target.hardlink_to(source)
 
     def remove(self, path: Path) -> None:
+        """Removes a file."""
         path.unlink()
 
     def sync_folder(self, folder: Path) -> None:
+        """Returns when the names in a folder would survive a loss of power."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -159,7 +137,7 @@ def replace_file(
     with one exception: if only the folder could not be synced, the file has the new content, and a loss of
     power may bring the old content back.
     """
-    disk = disk or LocalDisk()
+    disk = disk or Disk()
     draft = path.with_name(f"{path.name}.new")
     try:
         file = disk.create(draft)

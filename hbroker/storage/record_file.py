@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hbroker.storage.disk import Disk, File, LocalDisk, replace_file, write_all
+from hbroker.storage.disk import Disk, File, replace_file, write_all
 from hbroker.storage.record_format import HEADER_BYTES, Header, header_from, read_records, record_bytes
 
 __all__ = ["Damage", "Entry", "Opened", "RecordFile"]
@@ -77,7 +77,7 @@ class RecordFile:
     ) -> None:
         self.path: Final = path
         self._kind = kind
-        self._disk = disk or LocalDisk()
+        self._disk = disk or Disk()
         self._new_id = new_id
         self._slack_bytes = slack_bytes
         self.header = Header(kind, 0)

@@ -17,14 +17,14 @@ from hbroker.runtime.node import writer_threads
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.runtime.node.writer_threads import StateWriter
 from hbroker.storage.checkpoint import Instant
-from hbroker.storage.disk import File, LocalDisk
+from hbroker.storage.disk import Disk, File
 from tests.waiting import until
 
 PATIENCE = 20.0
 EARLY, LATE = (Subscription(number, ("127.0.0.1", number), "a/#", 1) for number in (7, 8))
 
 
-class BadDisk(LocalDisk):
+class BadDisk(Disk):
     """A disk that can be full, whose sync can hang, or that refuses the checkpoint. A full disk refuses
     writes that lengthen a file, and accepts writes in place."""
 

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from hbroker.sim.network.storage.disk import SimulatedDisk
-from hbroker.storage.disk import Disk, LocalDisk
+from hbroker.storage.disk import Disk
 from hbroker.storage.record_file import RecordFile
 from hbroker.storage.record_format import HEADER_BYTES
 
@@ -38,11 +38,11 @@ def three_records(disk: Disk, path: Path = PATH) -> dict[bytes, bytes]:
 
 def test_the_last_value_of_each_key_counts(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    file = a_file(LocalDisk(), path)
+    file = a_file(Disk(), path)
     assert file.open().entries == {}
     file.append([(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"b", b"")])
     file.sync()
-    opened = a_file(LocalDisk(), path).open()
+    opened = a_file(Disk(), path).open()
     assert opened.entries == {b"a": b"3"}
     assert not opened.is_incomplete
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -167,13 +167,13 @@ def test_all_records_are_written_again_after_a_failed_sync() -> None:
 
 def test_the_size_of_a_file_stays_proportional_to_its_entries(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    file = a_file(LocalDisk(), path, slack_bytes=1_000)
+    file = a_file(Disk(), path, slack_bytes=1_000)
     file.open()
     for number in range(1_000):
         file.append([(b"key", b"%d" % number)])
         file.compact()
         assert file.size == path.stat().st_size < 1_300
-    assert a_file(LocalDisk(), path).open().entries == {b"key": b"999"}
+    assert a_file(Disk(), path).open().entries == {b"key": b"999"}
 
 
 @pytest.mark.parametrize("seed", range(40))

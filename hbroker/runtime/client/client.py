@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from hbroker.errors import Backpressure, InvalidTopic
 from hbroker.properties import Properties
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hbroker.protocol.packets import Address
     from hbroker.protocol.resolution.knowledge import Knowledge
     from hbroker.protocol.results import Resolution
+    from hbroker.runtime.client.pool_driver import PoolEndpoint
 
 __all__ = ["Client", "Connecting", "connect"]
 
@@ -107,22 +108,6 @@ class Connecting:
         return client
 
 
-class Runner(Protocol):
-    """Runs a client's control loop: `Driver`, or the endpoint of a client pool."""
-
-    def start(self) -> None:
-        """Starts in the running event loop."""
-
-    def wake(self) -> None:
-        """Schedules an iteration."""
-
-    def watch(self, wanted: bool) -> None:
-        """Whether the client takes messages now."""
-
-    def stop(self) -> None:
-        """Stops. Idempotent."""
-
-
 class Client:
     """A publisher and subscriber. Made by `connect`, or by a `ClientPool`, which passes a `drive` of its
     own."""
@@ -133,7 +118,7 @@ class Client:
         identity: Identity,
         endpoint: Endpoint,
         timeout: float,
-        drive: Callable[..., Runner] = Driver,
+        drive: Callable[..., Driver | PoolEndpoint] = Driver,
         knowledge: Knowledge | None = None,
     ) -> None:
         self.client_id = identity.session_options.client

@@ -170,8 +170,8 @@ class PoolEndpoint:
         on_iteration: Callable[[int], bool],
         on_error: Callable[[Exception], None],
     ) -> PoolEndpoint:
-        """Sets the control that this endpoint runs, and returns itself as the `Runner`. The arguments are
-        those of `Driver`."""
+        """Sets the control that this endpoint runs, and returns itself in the place of a `Driver`. The
+        arguments are those of `Driver`."""
         self.control, self.on_iteration, self.on_error = control, on_iteration, on_error
         return self
 

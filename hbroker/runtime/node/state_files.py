@@ -41,7 +41,7 @@ from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
 from hbroker.protocol.storage import Recalled, Storage
 from hbroker.storage.checkpoint import Instant
-from hbroker.storage.disk import Disk, LocalDisk, make_folder
+from hbroker.storage.disk import Disk, make_folder
 from hbroker.storage.record_file import Damage, Opened, RecordFile
 from hbroker.storage.store import Store
 from hbroker.subtree import depth, prefixes
@@ -79,7 +79,7 @@ class NodeStateFiles(Storage):
     ) -> None:
         self.path = path
         """The path of the first file."""
-        disk = disk or LocalDisk()
+        disk = disk or Disk()
         self._configured = list(configured)
         self._files = {
             kind: RecordFile(

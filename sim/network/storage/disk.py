@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from random import Random
 
+from hbroker.storage.disk import Disk
+
 __all__ = ["PowerLost", "SimulatedDisk"]
 
 
@@ -19,11 +21,8 @@ class PowerLost(Exception):
     """The process ends before this sync."""
 
 
-class SimulatedDisk:
-    """Implements `hbroker.storage.disk.Disk`.
-
-    `random`: decides what a crash leaves of the data that were not synced.
-    """
+class SimulatedDisk(Disk):
+    """`random`: decides what a crash leaves of the data that were not synced."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -494,7 +494,9 @@ class Delegations:
             # The child leaves, so it will not go on by itself. Its own children may.
             child.delegation.policy = LeasePolicy.FENCE
             child.below = [
-                d for d in handover_target.received.delegations(transfer.subtree) if d.policy is _SERVE
+                d
+                for d in handover_target.received.delegations(transfer.subtree)
+                if d.policy is LeasePolicy.SERVE
             ]
             self._schedule(child)
         elif state is TargetState.COMPLETE:
@@ -617,6 +619,3 @@ class Delegations:
     def _joined(self, child: Child) -> None:
         d = child.delegation
         self._diagnostics.note(ChildJoined(d.subtree, d.node, d.address, d.epoch))
-
-
-_SERVE: Final = LeasePolicy.SERVE
