@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from hbroker._native import Endpoint
     from hbroker.protocol.core import Event
 
-__all__ = ["EVENTS", "HOLD_S", "Control", "ControlLoop", "Pollable", "clock"]
+__all__ = ["EVENTS", "HOLD_S", "Control", "ControlLoop", "clock"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,19 +46,6 @@ class Control(Protocol):
         """When `handle_timeout` is due next, in microseconds; None: never."""
 
 
-class Pollable(Protocol):
-    """The part of `hbroker._native.Endpoint` that a control loop uses."""
-
-    def fileno(self) -> int:
-        """A descriptor that is readable while events or messages wait."""
-
-    def poll_events(self, limit: int = 1024) -> list[Event]:
-        """The next events, at most `limit`."""
-
-    def gather(self, gathers: bool) -> None:
-        """Whether the datagrams that verbs cause may wait for further verbs."""
-
-
 def clock() -> int:
     """The clock of the native core (`endpoint/clock.rs`), so that leases end by one clock in both languages,
     in microseconds: monotonic, and it goes on while the machine is suspended (§5.6)."""
@@ -74,7 +62,7 @@ class ControlLoop:
 
     def __init__(
         self,
-        endpoint: Pollable,
+        endpoint: Endpoint,
         control: Control,
         on_iteration: Callable[[int], bool] | None = None,
         on_error: Callable[[Exception], None] | None = None,
