@@ -6,7 +6,9 @@
     wills             wills at the client and at the owner (§6.6)
     handover          how a subtree changes its owner, and recovery (§5.4, §5.8)
     subscriptions     SUBSCRIBE at the client and at the owner (§6.1 to §6.3, §6.5)
+    client_context    what the parts of a client's control share
     resolution        look-ups and their caches (§4.3, §5.2, §5.3)
+    context           what the parts of a node share
     sessions          sessions with their subscriptions, and takeovers (§6.4)
     ownership         what a node owns: grants, cuts, ended leases (§5)
     storage           what waits for the disk (§5.10)

@@ -4,8 +4,7 @@
     uplink               one claim and its states: asks, takes the subtree over, renews, hands back
     join_requests        the JOINs of a claim, and which answers it believes
     lease                what a claim holds, and its grant in the jurisdiction
-    context              what all claims of the node share
 
 Imports go downward: `requested_subtrees` imports `uplink`, which imports the others; `join_requests` imports
-`lease`. `uplink` also imports `handover`, and `context` imports `hierarchy.parent` and `subscriptions.owner`.
+`lease`. `uplink` also imports `handover`, `hierarchy.parent` and `subscriptions.owner`.
 """
