@@ -175,7 +175,7 @@ class ClientControl:
             case LinkUpEvent():
                 self._links.add(event.link)
                 if self._resolver is not None:
-                    self._resolver.handle_link_up(event.address)
+                    self._resolver.refusals.forget(event.address)
             case LinkDownEvent():
                 self._handle_link_down(now, event)
         self._pass_on(now)
@@ -218,7 +218,7 @@ class ClientControl:
             case pb.SubAck() if event.link is not None:
                 self._subscriber.handle_session_suback(now, event.link, event.source, body)
             case pb.SubAck():
-                self._subscriber.handle_answer(now, event.source, body)
+                self._subscriber.owners.handle_answer(now, event.source, body)
             case pb.PubAccept() if self._resolver is not None:
                 self._resolver.handle_accept(now, event.source, body)
             case pb.Referral() if self._resolver is not None:
@@ -229,14 +229,14 @@ class ClientControl:
                 self._taken_over(now, body.session)
             case pb.Challenge():
                 if self._resolver is not None:
-                    self._resolver.handle_challenge(now, event.source, body)
-                self._subscriber.handle_challenge(now, event.source, body)
+                    self._resolver.requests.handle_challenge(now, event.source, body)
+                self._subscriber.owners.handle_challenge(now, event.source, body)
 
     def _handle_link_down(self, now: int, event: LinkDownEvent) -> None:
         is_refused = event.reason == "refused"
         self._links.discard(event.link)
         if is_refused and self._resolver is not None:
-            self._resolver.handle_refused(now, event.address)
+            self._resolver.refusals.note(now, event.address)
         self._subscriber.handle_link_down(now, event.link, is_refused=is_refused)
         if self._client_will is not None:
             self._client_will.handle_link_down(now, event.link, is_refused=is_refused)

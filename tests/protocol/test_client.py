@@ -101,7 +101,7 @@ def test_no_packet_raises_whatever_it_contains_and_whenever_it_arrives(
         world.run(is_past(world, world.now + steps * 700), seconds=1)
         links = [None, *world.links.values()]
         asked = [getattr(body_of(packet), "request", 0) for _, packet, _ in world.sent]
-        confirmations = list(world.control._subscriber._owners._subscribe_requests._owners)
+        confirmations = list(world.control._subscriber.owners._subscribe_requests._owners)
         request = data.draw(st.sampled_from([0, 1, *asked, *confirmations]))
         source = data.draw(st.sampled_from([*nodes.values()])).address
         packet = data.draw(_bodies(request))

@@ -91,7 +91,7 @@ class Listening:
 
 _NONE: Final = Stamp(0, 0)
 MOST_SHAPES: Final = 8
-"""Most wildcard shapes of one client (`protocol.subscriptions.owner.wildcard_shapes`). At an owner, a session
+"""Most wildcard shapes of one client (`protocol.sessions.wildcard_shapes`). At an owner, a session
 of the gateway may stand for many clients, and has 64."""
 _NO_SHAPES: Final = Shapes(MOST_SHAPES)
 
@@ -140,7 +140,7 @@ class Connection:
     subscriptions: dict[str, Listening] = field(default_factory=dict)
     filters: int = 0
     """The weight of its subscriptions: a long one counts more than once
-    (`protocol.subscriptions.owner.store.weight`)."""
+    (`protocol.sessions.subscription_store.weight`)."""
     shapes: Shapes | None = None
     """The wildcard shapes of its filters; None: all filters are ordinary."""
     awaited: set[int | str] = field(default_factory=set)

@@ -265,13 +265,14 @@ class Resolver:
         self._taken: ExpiringCache[str, Answer] = ExpiringCache(_MOST_TAKEN)
         """Recent answers of other clients that this client was given, by scope."""
         self._root = root
-        self._requests: Requests[Lookup] = Requests(core, random, knowledge.tokens)
+        self.requests: Requests[Lookup] = Requests(core, random, knowledge.tokens)
         self._timers: TimerQueue[Lookup] = TimerQueue()
         self._by_topic: dict[str, Lookup] = {}
         self._queues: dict[Address, deque[Lookup]] = {}
         self._in_progress: dict[Address, Lookup] = {}
         self._negatives: ExpiringCache[str, int] = ExpiringCache(_MOST_NEGATIVES)
-        self._refusals = Refusals(random)
+        self.refusals = Refusals(random)
+        """The owners that refused a session (§3.6)."""
         self._referral_until = 0
         self._results: deque[Result] = deque()
 
@@ -304,13 +305,9 @@ class Resolver:
         self._timers.set(lookup, lookup.deadline)
         self._begin(now, lookup)
 
-    def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
-        """Handles CHALLENGE (§4.1)."""
-        self._requests.handle_challenge(now, source, challenge)
-
     def handle_accept(self, now: int, source: Address, accept: pb.PubAccept) -> None:
         """Handles PUBACCEPT: an owner's answer, or a refusal."""
-        request = self._requests.find(accept.request)
+        request = self.requests.find(accept.request)
         if request is None:
             return
         lookup = request.owner
@@ -322,7 +319,7 @@ class Resolver:
     def handle_referral(self, now: int, referral: pb.Referral) -> None:
         """Handles REFERRAL: a node names the next one (§5.2). If it leads no deeper, the node cannot help, or
         the packet is late."""
-        request = self._requests.find(referral.request)
+        request = self.requests.find(referral.request)
         if request is None or not request.owner.machine.accepts(Event.REFER):
             return
         lookup, cut = request.owner, cut_from(referral.next)
@@ -340,16 +337,8 @@ class Resolver:
         lookup.machine.handle(Event.REFER)
         self._timers.set(lookup, lookup.deadline)
         lookup.subtree, lookup.guide, lookup.has_silent_owner = cut[0], cut[2], True
-        self._requests.settle(lookup.requests[-1])
+        self.requests.settle(lookup.requests[-1])
         self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
-
-    def handle_refused(self, now: int, owner: Address) -> None:
-        """§3.6: this owner refused a session."""
-        self._refusals.note(now, owner)
-
-    def handle_link_up(self, owner: Address) -> None:
-        """This owner has accepted a session."""
-        self._refusals.forget(owner)
 
     def handle_timeout(self, now: int) -> None:
         """Repeats requests without an answer, begins look-ups again after pauses, and ends those whose time
@@ -369,14 +358,14 @@ class Resolver:
             else:
                 lookup.turn_back(self._root)
                 self._begin(now, lookup)
-        for request in self._requests.unanswered(now):
+        for request in self.requests.unanswered(now):
             self._silence(now, request.owner, request)
 
     # Out
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
-        return earliest(self._timers.next(), self._requests.poll_timeout())
+        return earliest(self._timers.next(), self.requests.poll_timeout())
 
     def poll_result(self) -> Result | None:
         """The next outcome of `resolve`; None: there is none now."""
@@ -394,7 +383,7 @@ class Resolver:
         were moved."""
         queue = self._queues.get(start, deque())
         moved: dict[Address, None] = {}
-        while queue and start not in self._in_progress and len(self._requests) < _MOST_OPEN:
+        while queue and start not in self._in_progress and len(self.requests) < _MOST_OPEN:
             lookup = queue.popleft()
             if lookup.machine.state is not State.QUEUED:
                 continue
@@ -433,8 +422,8 @@ class Resolver:
         lookup.tried[address] = None
         lookup.hops += 1
         if len(lookup.requests) >= _MOST_KEPT:
-            self._requests.close(lookup.requests.pop(0))
-        lookup.requests.append(self._requests.ask(now, lookup, address, body))
+            self.requests.close(lookup.requests.pop(0))
+        lookup.requests.append(self.requests.ask(now, lookup, address, body))
 
     def _silence(self, now: int, lookup: Lookup, request: Request[Lookup]) -> None:
         if self._is_covered(now, lookup):
@@ -442,7 +431,7 @@ class Resolver:
         by_referral = lookup.machine.state is State.EXPECT_HOP
         if request.tries < (_HOP_TRIES if by_referral else _RECURSIVE_TRIES):
             lookup.machine.handle(Event.REPEAT)
-            self._requests.repeat(now, request)
+            self.requests.repeat(now, request)
         elif by_referral:
             self._defer(now, lookup, pause=0)
         else:
@@ -456,7 +445,7 @@ class Resolver:
         which was a pause itself."""
         lookup.machine.handle(Event.DEFER)
         for request in lookup.requests:
-            self._requests.settle(request)
+            self.requests.settle(request)
         if pause is None:
             pause = retry_after(lookup.restarts, self._random, SEARCH_MOST)
         lookup.restarts += 1
@@ -481,7 +470,7 @@ class Resolver:
         )
         answer = Answer(accept.zone, owner, accept.token, now + ttl)
         self._answer_cache.keep(now, answer)
-        refusal = self._refusals.find(now, owner)
+        refusal = self.refusals.find(now, owner)
         if refusal is not None and lookup.ticket is None:
             self._await_session(now, lookup, refusal)
             return
@@ -545,7 +534,7 @@ class Resolver:
         answer = self._answer_cache.find(now, lookup.topic) if lookup.ticket is None else None
         if answer is None or lookup.below not in (None, answer.owner):
             return False
-        if self._refusals.find(now, answer.owner) is not None:
+        if self.refusals.find(now, answer.owner) is not None:
             return False
         if self._taken.get(now, answer.zone.scope) is answer:
             self._answer_cache.discard(answer)
@@ -571,7 +560,7 @@ class Resolver:
 
     def _close_requests(self, lookup: Lookup) -> None:
         for request in lookup.requests:
-            self._requests.close(request)
+            self.requests.close(request)
         lookup.requests.clear()
 
     def _install(self, zone: pb.Zone, owner: Address, token: bytes, ttl: int) -> None:

@@ -373,7 +373,7 @@ def test_a_thousand_subscriptions_and_their_ends_leave_no_state() -> None:
     world.run(seconds=60)
     assert world.control.poll_timeout() is None
     subscriber = world.control._subscriber
-    sites = subscriber._owners
+    sites = subscriber.owners
     assert len(subscriber._by_key) == len(sites._subscribe_requests._owners) == 0
     assert len(sites._questions) == len(sites._by_link) == 0
 

@@ -145,14 +145,14 @@ class UnsubscribeRequests:
 class Subscriber:
     """All subscriptions of one client."""
 
-    __slots__ = ("_by_id", "_by_key", "_context", "_deadlines", "_owners", "_unsubscribe_requests")
+    __slots__ = ("_by_id", "_by_key", "_context", "_deadlines", "_unsubscribe_requests", "owners")
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
         self._by_key: dict[Key, Subscription] = {}
         self._by_id: dict[int, Subscription] = {}
         self._deadlines: TimerQueue[int] = TimerQueue()
-        self._owners = SubscriptionOwners(context, self._review, self._refused)
+        self.owners = SubscriptionOwners(context, self._review, self._refused)
         self._unsubscribe_requests = UnsubscribeRequests(context)
 
     # In: the application
@@ -185,7 +185,7 @@ class Subscriber:
     def renew(self, now: int) -> None:
         """Sends the options of the session to every owner."""
         for known in self._by_key.values():
-            self._owners.renew(now, known)
+            self.owners.renew(now, known)
             self._review(known)
 
     def give_up(self, now: int, reason: int) -> None:
@@ -197,14 +197,6 @@ class Subscriber:
 
     # In: the network
 
-    def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
-        """Handles CHALLENGE (§4.1)."""
-        self._owners.handle_challenge(now, source, challenge)
-
-    def handle_answer(self, now: int, source: Address, suback: pb.SubAck) -> None:
-        """§6.1: handles a SUBACK outside of a session."""
-        self._owners.handle_answer(now, source, suback)
-
     def handle_session_suback(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§6.2, §5.4: handles a SUBACK within a session: an answer or, with request 0, an unsolicited one."""
         key = suback.group, suback.filter
@@ -215,7 +207,7 @@ class Subscriber:
             self._handle_owner_change(now, link, source, suback, known)
         elif self._unsubscribe_requests.handle_suback(suback.request):
             pass
-        elif not self._owners.handle_session_suback(now, link, suback) and suback.active:
+        elif not self.owners.handle_session_suback(now, link, suback) and suback.active:
             self._forget_if_unwanted(link, key)
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
@@ -224,7 +216,7 @@ class Subscriber:
         self._unsubscribe_requests.handle_link_down(link)
         for known in self._by_key.values():
             known.lose(link)
-        self._owners.handle_link_down(now, link, is_refused=is_refused)
+        self.owners.handle_link_down(now, link, is_refused=is_refused)
 
     def handle_timeout(self, now: int) -> None:
         """Asks silent nodes again, makes lost subscriptions again, and fails those whose time is over."""
@@ -232,7 +224,7 @@ class Subscriber:
             known = self._by_id[listener]
             reason = known.reason or Reason.REASON_OWNER_UNREACHABLE
             self._abandon(now, listener, reason, answered=reason == Reason.REASON_QUOTA_EXCEEDED)
-        self._owners.handle_timeout(now)
+        self.owners.handle_timeout(now)
         self._unsubscribe_requests.handle_timeout(now)
 
     # Out
@@ -241,7 +233,7 @@ class Subscriber:
         """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(
             self._deadlines.next(),
-            self._owners.poll_timeout(),
+            self.owners.poll_timeout(),
             self._unsubscribe_requests.poll_timeout(),
         )
 
@@ -260,9 +252,9 @@ class Subscriber:
         known.waiting.add(listener)
         self._by_id[listener] = known
         if is_new:
-            self._owners.begin(now, known)
+            self.owners.begin(now, known)
         elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
-            self._owners.renew(now, known)
+            self.owners.renew(now, known)
         self._review(known)
 
     def _handle_owner_change(
@@ -276,7 +268,7 @@ class Subscriber:
         if suback.reason == Reason.REASON_QUOTA_EXCEEDED:
             self._abandon_all(now, known, suback.reason)
         else:
-            self._owners.handle_owner_change(now, known, link, source, suback)
+            self.owners.handle_owner_change(now, known, link, source, suback)
 
     def _review(self, known: Subscription) -> None:
         known.review()
@@ -337,7 +329,7 @@ class Subscriber:
         known.waiting.discard(listener)
         if known.listeners:
             if known.options != before:
-                self._owners.renew(now, known)
+                self.owners.renew(now, known)
                 self._review(known)
             return []
         del self._by_key[known.key]
@@ -345,5 +337,5 @@ class Subscriber:
             self._unsubscribe_requests.remember(known.key)
         known.machine.handle(SubscriptionEvent.END)
         for owner in known.everyone:
-            self._owners.release(owner)
+            self.owners.release(owner)
         return sorted(known.links)
