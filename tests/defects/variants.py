@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol import node, storage, timers
+from hbroker.protocol import context, storage, timers
 from hbroker.protocol.handover import handover, recovery
 from hbroker.protocol.handover.subtree_state import Record
 from hbroker.protocol.hierarchy.channels import Channels
@@ -161,7 +161,9 @@ def _do_nothing(_: Callable[..., None]) -> Callable[..., None]:
 
 def _forget_before_hand_back(hand_back: Callable[..., None]) -> Callable[..., None]:
     def broken(self: requested_subtrees.RequestedSubtrees, now: int, subtree: str) -> None:
-        self._remember([claim for claim in self.subtrees if claim != subtree])
+        self._context.node.storage.note_requested_subtrees(
+            [claim for claim in self.subtrees if claim != subtree]
+        )
         hand_back(self, now, subtree)
 
     return broken
@@ -232,7 +234,7 @@ def _downtime_by_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., N
 
 
 def _epoch_by_clock_alone(_: Callable[..., int]) -> Callable[..., int]:
-    return lambda self, now, grant: self._epoch_at(now)
+    return lambda self, now, grant: self._context.epoch_at(now)
 
 
 def _epoch_from_zero(_: Callable[..., int]) -> Callable[..., int]:
@@ -277,7 +279,7 @@ def _without_group(add: Callable[..., None]) -> Callable[..., None]:
 
 
 def _without_delay(break_off: Callable[..., None]) -> Callable[..., None]:
-    return lambda self, will, due: break_off(self, will, self._clock())
+    return lambda self, will, due: break_off(self, will, self._context.clock())
 
 
 SESSIONS: Final = (
@@ -472,8 +474,8 @@ CONTROL: Final = (
     Variant(
         "epochs start at zero in each run of a node",
         Invariant.EPOCHS_RISE,
-        node.Node,
-        "_epoch_at",
+        context.NodeContext,
+        "epoch_at",
         _epoch_from_zero,
     ),
     Variant(
