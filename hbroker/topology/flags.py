@@ -23,7 +23,6 @@ from hbroker.topology.gateways import (
 from hbroker.topology.rules import check_node, check_open
 from hbroker.topology.sections import (
     LIMIT_KEYS,
-    NODE_KEYS,
     read_address,
     read_auth,
     read_auth_keys,
