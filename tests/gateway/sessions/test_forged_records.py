@@ -56,7 +56,7 @@ def offline_session(key: bytes = KEY) -> tuple[Stranger, FakeGateway, FakeGatewa
 
 class _Root:
     def __init__(self, host: ClientHost) -> None:
-        self.address = host.control._root
+        self.address = host.control._context.root
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"not sealed" * 10])
