@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import format_address
+from hbroker.addresses import format_address
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.requests import Request
 from hbroker.protocol.sessions.options import SessionOptions
