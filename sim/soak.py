@@ -1,15 +1,13 @@
 """Runs of the simulated network over seeds, on all cores: `python -m hbroker.sim.soak --seeds 1-2000`.
 
 A seed determines a network, its traffic and its faults (`network.drawing`); `network.trial` runs them. If a
-seed breaks an invariant, the program prints how to run it again and what happened last, and fails. With
-`--lines` each seed is a line that publishers share (`network.line`).
+seed breaks an invariant, the program prints how to run it again and what happened last, and fails.
 
 Progress goes to standard error: a bar on a terminal, otherwise a line every 30 seconds.
 """
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import signal
@@ -17,36 +15,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hbroker.sim.network.drawing import draw
-from hbroker.sim.network.line import LineResult, judge
 from hbroker.sim.network.trial import Trial, TrialResult
 
-__all__ = ["main", "report", "report_line", "run"]
+__all__ = ["main", "report", "run"]
 
 FAILED = 1
 INTERRUPTED = 130
 EVERY_S = 30.0
 """Seconds between two lines of progress, if standard error is not a terminal."""
-
-
-class _Told(Protocol):
-    """The result of a run: of a trial or of a line."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def messages(self) -> int: ...
-    @property
-    def violation(self) -> object: ...
-
-
-_Run = TypeVar("_Run", bound=_Told)
 
 
 def run(seed: int) -> TrialResult:
@@ -60,13 +42,6 @@ def report(verdict: TrialResult) -> str:
     lines += ["", "the plan:", *(f"  {line}" for line in draw(verdict.seed).schedule())]
     lines += ["", "what happened last:", *(f"  {line}" for line in verdict.tail), ""]
     return "\n".join(lines)
-
-
-def report_line(verdict: LineResult) -> str:
-    """The report of a line that was not filled, or not shared fairly."""
-    seed = verdict.seed
-    lines = [f"seed {seed} failed; again: python -m hbroker.sim.soak --lines {seed}-{seed}"]
-    return "\n".join([*lines, *(f"  {shares}" for shares in verdict.shares), ""])
 
 
 def _seeds(text: str) -> range:
@@ -85,9 +60,8 @@ def _seeds(text: str) -> range:
     metavar="N|A-B",
     help="The first N, or those from A to B.",
 )
-@click.option("--lines", type=_seeds, metavar="N|A-B", help="Lines of these seeds instead.")
 @click.option("--jobs", default=os.cpu_count() or 1, help="Processes.  [default: one for each core]")
-def main(seed: int | None, seeds: range, lines: range | None, jobs: int) -> None:
+def main(seed: int | None, seeds: range, jobs: int) -> None:
     """Runs the simulated network over seeds, on all cores.
 
     Exit codes: 0 every invariant held, 1 a seed failed, 130 interrupted.
@@ -95,22 +69,19 @@ def main(seed: int | None, seeds: range, lines: range | None, jobs: int) -> None
     if seed is not None:
         seeds = range(seed, seed + 1)
     try:
-        if lines is not None:
-            failed = _run_all(lines, jobs, judge, report_line)
-        else:
-            failed = _run_all(seeds, jobs, run, report)
+        failed = _run_all(seeds, jobs)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
     sys.exit(FAILED if failed else 0)
 
 
-def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callable[[_Run], str]) -> list[int]:
+def _run_all(seeds: range, jobs: int) -> list[int]:
     began = time.monotonic()
     failed: list[int] = []
     messages = 0
     with _progress(seeds) as show:
-        for done, verdict in enumerate(_verdicts(seeds, min(jobs, len(seeds)), run), 1):
+        for done, verdict in enumerate(_verdicts(seeds, min(jobs, len(seeds))), 1):
             messages += verdict.messages
             if verdict.violation is not None:
                 failed.append(verdict.seed)
@@ -121,18 +92,17 @@ def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callab
     return failed
 
 
-def _verdicts(seeds: range, jobs: int, run: Callable[[int], _Run]) -> Iterator[_Run]:
+def _verdicts(seeds: range, jobs: int) -> Iterator[TrialResult]:
     """The results in the order in which they are complete. Only the parent handles Ctrl-C, and ends the
     others."""
-    run_seed = functools.partial(_run_seed, run)
     if jobs == 1:
-        yield from map(run_seed, seeds)
+        yield from map(_run_seed, seeds)
         return
     with multiprocessing.Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.imap_unordered(run_seed, seeds)
+        yield from pool.imap_unordered(_run_seed, seeds)
 
 
-def _run_seed(run: Callable[[int], _Run], seed: int) -> _Run:
+def _run_seed(seed: int) -> TrialResult:
     """Runs one seed. An exception (a defect of the simulator, or one that ends a node) gets a note with the
     seed."""
     try:

@@ -65,27 +65,34 @@ class Overflow(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class _OfNode:
+    at: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class _OfHost:
+    at: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    at: int
+    node: str
+    room: int
+
+
+class Join(_OfNode):
     """A node starts."""
 
-    at: int
-    node: str
 
-
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(_OfNode):
     """A node hands its subtree back, and stays away."""
 
-    at: int
-    node: str
 
-
-@dataclass(frozen=True, slots=True)
-class Dismiss:
+class Dismiss(_OfNode):
     """A node is ordered to leave (`hbroker leave`), and then stays away."""
-
-    at: int
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,52 +126,28 @@ class Heal:
         return f"heal {' '.join(sorted(self.hosts))}"
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(_OfHost):
     """A process stops, as by SIGSTOP."""
 
-    at: int
-    host: str
 
-
-@dataclass(frozen=True, slots=True)
-class Continue:
+class Continue(_OfHost):
     """A stopped process continues, as by SIGCONT."""
 
-    at: int
-    host: str
 
-
-@dataclass(frozen=True, slots=True)
-class Suspend:
+class Suspend(_OfHost):
     """A machine is suspended: its process does not run, and its network interface receives nothing."""
 
-    at: int
-    host: str
 
-
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(_OfHost):
     """A suspended machine resumes."""
 
-    at: int
-    host: str
 
-
-@dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(_OfHost):
     """A process ends, as by SIGKILL."""
 
-    at: int
-    host: str
 
-
-@dataclass(frozen=True, slots=True)
-class LosePower:
+class LosePower(_OfNode):
     """A node's machine loses power: its process ends, and what was not synced to disk is lost."""
-
-    at: int
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,38 +163,20 @@ class Falter:
     with_machine: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FillDisk:
+class FillDisk(_Room):
     """A node's disk has room for only `room` more bytes."""
 
-    at: int
-    node: str
-    room: int
 
-
-@dataclass(frozen=True, slots=True)
-class Exhaust:
+class Exhaust(_Room):
     """As `FillDisk`, while nothing else fails until a `Falter` of the node."""
 
-    at: int
-    node: str
-    room: int
 
-
-@dataclass(frozen=True, slots=True)
-class FailDisk:
+class FailDisk(_OfNode):
     """Every write to a node's disk fails."""
 
-    at: int
-    node: str
 
-
-@dataclass(frozen=True, slots=True)
-class MendDisk:
+class MendDisk(_OfNode):
     """A node's disk has room again, and no write fails."""
-
-    at: int
-    node: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -419,12 +419,6 @@ class ClientHost(Host):
         self.control.set_will(self.clock(), will)
         self.world.settle(self)
 
-    def roam(self) -> None:
-        """Continues under another address. Datagrams to the old one are lost."""
-        del self.world.hosts[self.address]
-        self.address = self.world.new_address()
-        self.world.hosts[self.address] = self
-
     def leave(self, *, end_session: bool = False) -> None:
         """Leaves every owner, as a client that closes."""
         self.catch_up()

@@ -19,7 +19,7 @@ A violation is a fact with a time. `EXEMPT` lists what is not promised yet; ther
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -221,21 +221,18 @@ class Bounds:
     def look(self) -> Iterator[Violation]:
         """Checks all hosts now."""
         links = 2 * len(self._started)
-        most = {"links": links, "inflight": MOST_IN_FLIGHT * links, "subscriptions": self._filters}
+        return self._over(
+            {"links": links, "inflight": MOST_IN_FLIGHT * links, "subscriptions": self._filters}
+        )
+
+    def check_at_end(self) -> Iterator[Violation]:
+        """Checks that nothing is left of what has ended."""
+        return self._over({"links": 2 * len(self._world.hosts), "inflight": 0, "waiting": 0})
+
+    def _over(self, most: Mapping[str, int]) -> Iterator[Violation]:
         for host in list(self._world.hosts.values()):
             gauges = host.engine.counters()
             for name, bound in most.items():
                 if gauges.get(name, 0) > bound:
                     text = f"{host.address}: {name} is {gauges[name]}, over {bound}"
-                    yield Violation(self._world.now, Invariant.BOUNDED, text)
-
-    def check_at_end(self) -> Iterator[Violation]:
-        """Checks that nothing is left of what has ended."""
-        alive = len(self._world.hosts)
-        for host in self._world.hosts.values():
-            gauges = host.engine.counters()
-            most = {"links": 2 * alive, "inflight": 0, "waiting": 0}
-            for name, bound in most.items():
-                if gauges.get(name, 0) > bound:
-                    text = f"{host.address}: {name} is {gauges[name]} in the end, over {bound}"
                     yield Violation(self._world.now, Invariant.BOUNDED, text)

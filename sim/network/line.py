@@ -16,7 +16,7 @@ from .hosts import ClientHost, NodeHost
 from .paths import CLEAR, ETHERNET, Bottleneck, Faults
 from .world import Datagram, World
 
-__all__ = ["LEAST_FILLED", "MOST_SHARE", "Line", "LineResult", "Shares", "judge", "measure"]
+__all__ = ["LEAST_FILLED", "MOST_SHARE", "Line", "Shares", "measure"]
 
 BANDWIDTH_BPS: Final = 20_000_000
 ONE_WAY_US: Final = 20_000
@@ -50,7 +50,6 @@ class Shares:
     seed: int
     qos: int
     parts: tuple[float, ...]
-    messages: int
 
     def is_filled(self) -> bool:
         """Whether the line was filled."""
@@ -107,7 +106,7 @@ class Line:
             received[message.topic] += len(message.payload)
         most = BANDWIDTH_BPS / 8 * microseconds / SECOND
         parts = (received[f"camera/{number}"] / most for number in range(len(self.publishers)))
-        return Shares(self.seed, self.qos, tuple(parts), len(self.subscriber.messages))
+        return Shares(self.seed, self.qos, tuple(parts))
 
     def _keep_busy(self, publisher: ClientHost, topic: str) -> None:
         publisher.catch_up()
@@ -122,31 +121,8 @@ class Line:
         return self.back if datagram.destination in far else CLEAR
 
 
-@dataclass(frozen=True, slots=True)
-class LineResult:
-    """The result of one seed's lines."""
-
-    seed: int
-    shares: tuple[Shares, ...]
-
-    @property
-    def messages(self) -> int:
-        """The number of received messages."""
-        return sum(one.messages for one in self.shares)
-
-    @property
-    def violation(self) -> str | None:
-        """The first line that was not filled or not shared fairly; None: there is none."""
-        return next((str(one) for one in self.shares if not (one.is_filled() and one.is_fair())), None)
-
-
 def measure(seed: int, publishers: int, qos: int) -> Shares:
     """The shares of one publisher or two, when they have found them."""
     line = Line(seed, publishers, qos)
     line.run(SETTLED[publishers])
     return line.shares(MEASURED[publishers])
-
-
-def judge(seed: int) -> LineResult:
-    """Measures one publisher and two, at QoS 0 and 1."""
-    return LineResult(seed, tuple(measure(seed, publishers, qos) for publishers in (1, 2) for qos in (0, 1)))

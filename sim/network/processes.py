@@ -5,7 +5,7 @@ A node or client keeps its name over its restarts. A node also keeps its address
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TypeVar
 
 from hbroker.config import NodeSettings
@@ -14,7 +14,7 @@ from hbroker.protocol.sessions.options import SessionOptions, session_id
 from .hosts import ClientHost, Host, NodeHost
 from .impostors import ImpostorHost
 from .paths import CLEAR, Faults
-from .plan import ROOT, NodePlan, Pace
+from .plan import ROOT, Plan
 from .storage.files import NodeFiles
 from .world import Address, Datagram, World
 
@@ -26,24 +26,9 @@ _AnyHost = TypeVar("_AnyHost", bound=Host)
 class Processes:
     """Every process that was started, and the paths between those that run."""
 
-    def __init__(
-        self,
-        world: World,
-        nodes: tuple[NodePlan, ...],
-        expiries: Mapping[str, int],
-        credits: Mapping[str, int],
-        for_many: Collection[str],
-        join_key: bytes,
-        paces: Mapping[str, Pace],
-        queue_messages: int,
-    ) -> None:
+    def __init__(self, world: World, plan: Plan) -> None:
         self._world = world
-        self._expiries = expiries
-        self._credits = credits
-        self._for_many = for_many
-        self._paces = paces
-        self._queue_messages = queue_messages
-        self._plans = {node.name: node for node in nodes}
+        self._plan = plan
         self._settings: dict[str, NodeSettings] = {}
         self._names: dict[Address, str] = {}
         self.hosts: dict[str, Host] = {}
@@ -54,39 +39,41 @@ class Processes:
         self.apart: list[frozenset[str]] = []
         """Groups of hosts, each cut off from all others."""
         self._impostors: list[ImpostorHost] = []
-        for node in nodes:
+        for node in plan.nodes:
             address = world.new_address()
             root = None if node.name == ROOT else self._settings[ROOT].listen
-            settings = NodeSettings(
-                node.name, node.subtree, address, root, policy=node.policy, join_key=join_key
+            self._settings[node.name] = NodeSettings(
+                node.name, node.subtree, address, root, policy=node.policy, join_key=plan.join_key
             )
-            self._settings[node.name] = settings
 
     # Change
 
     def start_node(self, name: str) -> NodeHost:
         """Starts a node's first process."""
-        plan = self._plans[name]
+        (plan,) = (node for node in self._plan.nodes if node.name == name)
         settings = self._settings[name]
-        files = NodeFiles(self._world, settings, plan.sync_us)
         host = NodeHost(
             self._world,
             settings,
-            files,
+            NodeFiles(self._world, settings, plan.sync_us),
             drift_ppm=plan.drift_ppm,
-            queue_messages=self._queue_messages,
+            queue_messages=self._plan.queue_messages,
         )
         return self._enter(name, host)
 
     def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
         """Starts a client. It resumes its session if that is persistent, unless `begins_clean`."""
         session_options = SessionOptions(name)
-        if expiry := self._expiries.get(name):
+        if expiry := self._plan.expiries.get(name):
             session_options = SessionOptions(name, session_id(name), expiry, clean_start=begins_clean)
-        root, credit, pace = self._settings[ROOT].listen, self._credits.get(name), self._paces.get(name)
-        is_for_many = name in self._for_many
         host = ClientHost(
-            self._world, root, name, session_options, credit=credit, for_many=is_for_many, pace=pace
+            self._world,
+            self._settings[ROOT].listen,
+            name,
+            session_options,
+            credit=self._plan.credits.get(name),
+            for_many=name in self._plan.for_many,
+            pace=self._plan.paces.get(name),
         )
         return self._enter(name, host)
 
@@ -115,7 +102,7 @@ class Processes:
     def roam(self, client: ClientHost) -> None:
         """Gives a client another address."""
         name = self.name(client.address)
-        client.roam()
+        self._world.move(client)
         self._names[client.address] = name
 
     def heal(self) -> None:

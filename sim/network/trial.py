@@ -85,16 +85,7 @@ class Trial:
         self._world = World(plan.seed)
         if plan.seed % 2:
             self._world.owner_cache, self._world.answer_cache = OwnerCache(), AnswerCache()
-        self._processes = Processes(
-            self._world,
-            plan.nodes,
-            plan.expiries,
-            plan.credits,
-            plan.for_many,
-            plan.join_key,
-            plan.paces,
-            plan.queue_messages,
-        )
+        self._processes = Processes(self._world, plan)
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)

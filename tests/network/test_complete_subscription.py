@@ -98,7 +98,7 @@ def test_a_subscriber_that_moved_asks_the_new_owner_that_has_its_old_address() -
     tree = Tree.grow(23, ["home/kitchen"])
     subscriber = tree.client("subscriber")
     subscribe(subscriber, "home/kitchen/oven")
-    subscriber.roam()
+    subscriber.world.move(subscriber)
     tree.world.run(5_000_000)
     tree.leave(tree.nodes["home/kitchen"])
     tree.world.run(1_000_000)

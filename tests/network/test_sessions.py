@@ -113,7 +113,7 @@ def test_a_session_goes_on_from_another_address() -> None:
     subscribed(tree, client)
     publisher = tree.client("publisher")
     publish(tree, publisher, payloads(0))
-    client.roam()
+    client.world.move(client)
     publish(tree, publisher, payloads(10))
     tree.world.run_until(lambda: len(received(client)) >= 20 * len(TOPICS))
     assert_all_in_order(received(client), payloads(0, 20))

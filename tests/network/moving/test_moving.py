@@ -233,7 +233,7 @@ def test_the_new_owner_finds_a_subscriber_that_has_moved() -> None:
     tree = Tree.grow(12, ["home/kitchen"])
     world, listener = tree.world, kitchen_listener(tree)
     former = listener.address
-    listener.roam()
+    listener.world.move(listener)
     world.run(2 * timers.KEEP_ALIVE)
     before = world.sent_bytes[tree.root.address, former]
     tree.leave(tree.nodes["home/kitchen"])
