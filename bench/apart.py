@@ -13,10 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Ruler"]
+__all__ = ["Ruler", "compiled"]
 
-_SOURCE: Final = Path(__file__).resolve().parent / "limits" / "cpulat.c"
+_SOURCES: Final = Path(__file__).resolve().parent / "limits"
 _PATIENCE_S: Final = 10.0
+
+
+def compiled(name: str, directory: Path) -> str | None:
+    """Compiles a program of bench/limits into this directory. None: it succeeded; otherwise the reason why
+    not."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return "there is no C compiler"
+    flags = ("-O3", "-march=native", "-pthread", "-o", str(directory / name))
+    command = [compiler, *flags, str(_SOURCES / f"{name}.c")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        complaint = (done.stderr.splitlines() or ["no reason told"])[0]
+        return f"cc could not build {name}.c: {complaint}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +44,7 @@ class Ruler:
     @classmethod
     def build(cls, directory: Path, cpus: tuple[int, int]) -> Ruler | None:
         """Builds the program in this directory. None: there is no C compiler, or it failed."""
-        program = directory / _SOURCE.stem
-        compiler = shutil.which("cc")
-        if compiler is None:
-            return None
-        command = [compiler, "-O3", "-pthread", "-o", str(program), str(_SOURCE)]
-        done = subprocess.run(command, capture_output=True, check=False)
-        return None if done.returncode else cls(program, cpus)
+        return None if compiled("cpulat", directory) else cls(directory / "cpulat", cpus)
 
     def measure(self) -> float | None:
         """Nanoseconds for a round trip. None: it could not be measured, which does not stop the run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shlex
 import signal
 import sys
@@ -20,6 +19,7 @@ from bench.results.report import progress_line
 from bench.rounds import Timing
 from bench.series import Policy, Series, run_all
 from hbroker.bench.launching import end_strays
+from hbroker.bench.process import open_many_files
 
 __all__ = [
     "broker_and_load_cpus",
@@ -120,7 +120,7 @@ def command_line(name: str) -> str:
 def run_series(series: Sequence[Series], policy: Policy) -> int:
     """Runs the rounds, and reports each. Returns the exit code: 0 done, 1 a broker failed, 130
     interrupted."""
-    _open_many_files()
+    open_many_files()
     # On SIGTERM it also ends the processes that it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -148,9 +148,3 @@ def _show_rounds(series: Sequence[Series], policy: Policy) -> None:
         for number, (one, round) in enumerate(run_all(series, policy), 1):
             console.print(f"round {number}: {progress_line(one, round)}")
             bar.update(task, completed=sum(len(each.quiet) for each in series), refresh=True)
-
-
-def _open_many_files() -> None:
-    """Raises the limit of open files, of the load and the brokers, as far as the system allows."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -120,38 +120,18 @@ def up(broker: Broker, cpus: frozenset[int]) -> Iterator[Standing]:
 
 def _round(name: str, plan: Plan, reported: dict[str, Any]) -> Round:
     """The round of a load's output, with the load's plan."""
-    return Round(
-        broker=name,
-        qos=plan.qos,
-        pairs=plan.pairs,
-        subscribers=plan.subscribers,
-        rate=plan.rate,
+    told = {
+        **reported,
+        "broker": name,
+        "pairs": plan.pairs,
+        "subscribers": plan.subscribers,
+        "rate": plan.rate,
         # In a closed loop the latency only shows the length of the window.
-        latency_us=None if plan.rate is None else reported["latency_us"],
-        corrupted=reported["damaged"],
-        refusals=reported["refused"],
-        **{field: reported[field] for field in _SAME},
-    )
-
-
-_SAME: Final = (
-    "seconds",
-    "delivered_per_s",
-    "delivered_per_cpu_s",
-    "broker_cpu",
-    "broker_cpu_s",
-    "broker_rss_bytes",
-    "generator_cpu",
-    "others_cpu",
-    "sent",
-    "delivered",
-    "acknowledged",
-    "lost",
-    "duplicated",
-    "disordered",
-    "stalls",
-)
-"""Fields with the same name in both."""
+        "latency_us": None if plan.rate is None else reported["latency_us"],
+        "corrupted": reported["damaged"],
+        "refusals": reported["refused"],
+    }
+    return Round(**{field.name: told[field.name] for field in fields(Round) if field.name in told})
 
 
 def _reported(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,17 +24,13 @@ from typing import Final, Self
 from bench.secure import client_context
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.plan import Address
+from sim.rooms.mqtt.packets import Will, connect, subscribe
 
-__all__ = ["Plan", "Storm", "StormResult", "connect_packet", "subscribe_packet"]
+__all__ = ["Plan", "Storm", "StormResult"]
 
-_CONNECT, _CONNACK, _SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x82, 0x90
-_CLEAN_START: Final = 0x02
-_WILL_QOS_1: Final = 0x0C
+_CONNACK, _SUBACK = 0x20, 0x90
 _GRANTED: Final = 1
 """The SUBACK code of a filter that asked for QoS 1."""
-_SESSION_EXPIRY: Final = 0x11
-_MQTT_5: Final = 5
-_KEEP_ALIVE_S: Final = 0
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 _PORTS: Final = 10_000
 """Connections from one source address to one server. The kernel has some 28,000 ports for them, but its
@@ -77,33 +72,6 @@ class StormResult:
     def accepted(self) -> int:
         """The number of clients that got CONNACK with success."""
         return len(self.latencies_s)
-
-
-def connect_packet(client_id: str, expiry_s: int = 0, *, has_will: bool = False) -> bytes:
-    """CONNECT of MQTT 5 (§3.1): with clean start, or with a session that is resumed if it exists."""
-    properties = struct.pack(">BI", _SESSION_EXPIRY, expiry_s) if expiry_s else b""
-    flags = (0 if expiry_s else _CLEAN_START) | (_WILL_QOS_1 if has_will else 0)
-    body = b"\x00\x04MQTT" + struct.pack(">BBHB", _MQTT_5, flags, _KEEP_ALIVE_S, len(properties))
-    body += properties + _text(client_id)
-    if has_will:
-        body += b"\x00" + _text(f"state/{client_id}") + _text("gone")
-    return _packet(_CONNECT, body)
-
-
-def subscribe_packet(filter: str) -> bytes:
-    """SUBSCRIBE of MQTT 5 (§3.8) to one filter at QoS 1."""
-    return _packet(_SUBSCRIBE, b"\x00\x01\x00" + _text(filter) + b"\x01")
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack(">H", len(encoded)) + encoded
-
-
-def _packet(kind: int, body: bytes) -> bytes:
-    if len(body) > 127:
-        raise ValueError("names for which one byte of length suffices")
-    return bytes((kind, len(body))) + body
 
 
 class Storm:
@@ -243,8 +211,13 @@ class Storm:
             connection.close()
 
     def _hello(self, client_id: str) -> bytes:
-        packet = connect_packet(client_id, self._plan.expiry_s, has_will=self._plan.has_wills)
-        return packet + (subscribe_packet(f"own/{client_id}") if self._subscribes else b"")
+        """With clean start, or with a session that is resumed if it exists."""
+        expiry_s = self._plan.expiry_s
+        will = Will(f"state/{client_id}", b"gone") if self._plan.has_wills else None
+        hello = connect(
+            client_id, keep_alive_s=0, clean_start=not expiry_s, session_expiry_s=expiry_s, will=will
+        )
+        return hello + (subscribe(1, f"own/{client_id}", 1) if self._subscribes else b"")
 
 
 def _verdict(answer: bytes, *, has_suback: bool) -> bool | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from bench.apart import compiled
 from bench.plan import Plan
 from bench.rounds import Round, Timing
 from bench.series import Contestant
@@ -25,9 +25,6 @@ from hbroker.bench.process import machine_busy_seconds
 
 __all__ = ["Limit", "parse_udplat", "parse_udplimit"]
 
-_SOURCE: Final = Path(__file__).resolve().parents[1] / "limits"
-_NAMES: Final = ("udplimit", "udplat")
-_COMPILE: Final = ("-O3", "-march=native", "-pthread")
 _PATIENCE_S: Final = 30.0
 _BUNDLES: Final = ("-m", "parse", "-l", "112", "-s", "1400", "-G", "-g", "10", "-Y")
 _PAYLOAD_BYTES: Final = "64"
@@ -42,16 +39,7 @@ class Limit:
 
     def built(self) -> str | None:
         """Builds the programs. None: it succeeded; otherwise the reason why not."""
-        compiler = shutil.which("cc")
-        if compiler is None:
-            return "there is no C compiler"
-        for name in _NAMES:
-            command = [compiler, *_COMPILE, "-o", str(self.directory / name), str(_SOURCE / f"{name}.c")]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                complaint = (done.stderr.splitlines() or ["no reason told"])[0]
-                return f"cc could not build {name}.c: {complaint}"
-        return None
+        return next((why for name in ("udplimit", "udplat") if (why := compiled(name, self.directory))), None)
 
     def contestant(self, name: str) -> Contestant:
         """The limit as a contestant."""
@@ -65,13 +53,11 @@ class Limit:
             flags = [*_BUNDLES, "-R", relay, "-S", load, "-K", load, "-d", str(seconds)]
             return parse_udplimit(self._said("udplimit", flags), seconds, plan)
         flags = ["-r", str(plan.rate), "-s", _PAYLOAD_BYTES, "-R", relay, "-K", load, "-d", str(seconds)]
-        before = _Spent.now()
+        before = _used()
         found = parse_udplat(self._said("udplat", flags), seconds, plan)
-        spent = _Spent.now().since(before)
-        client = max(0.0, spent.ours / spent.at - found.broker_cpu)
-        return replace(
-            found, generator_cpu=client, others_cpu=max(0.0, spent.machine - spent.ours) / spent.at
-        )
+        passed, machine, ours = (now - then for now, then in zip(_used(), before, strict=True))
+        client = max(0.0, ours / passed - found.broker_cpu)
+        return replace(found, generator_cpu=client, others_cpu=max(0.0, machine - ours) / passed)
 
     def _said(self, name: str, flags: Sequence[str]) -> str:
         try:
@@ -124,19 +110,10 @@ def parse_udplat(line: str, seconds: float, plan: Plan) -> Round:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Spent:
-    at: float
-    machine: float
-    ours: float
-
-    @classmethod
-    def now(cls) -> _Spent:
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return cls(time.monotonic(), machine_busy_seconds(), children.ru_utime + children.ru_stime)
-
-    def since(self, before: _Spent) -> _Spent:
-        return _Spent(self.at - before.at, self.machine - before.machine, self.ours - before.ours)
+def _used() -> tuple[float, float, float]:
+    """The time, and the CPU seconds of the machine and of this process's children, until now."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.monotonic(), machine_busy_seconds(), children.ru_utime + children.ru_stime
 
 
 def _after(line: str, name: str) -> float:

@@ -28,6 +28,7 @@ from bench.results.report import (
     load_of,
     machine,
     mishaps_of,
+    percent_of,
     rate_of,
     rounds_of,
     table,
@@ -148,7 +149,7 @@ def _row(one: Series) -> list[str]:
         load_of(one.plan).removeprefix("1 pair, "),
         rate_of(one.spread(attrgetter("delivered_per_s"))),
         *(_microseconds(one, name) for name in ("publisher_us", "subscriber_us", "broker_us")),
-        *(_percent(one, name) for name in ("broker_cpu", "generator_cpu")),
+        *(percent_of(one, name) for name in ("broker_cpu", "generator_cpu")),
         limit_of(one).replace("load", "ends"),
         mishaps_of(one),
         rounds_of(one),
@@ -158,11 +159,6 @@ def _row(one: Series) -> list[str]:
 def _microseconds(one: Series, name: str) -> str:
     spread = one.spread(attrgetter(name))
     return "-" if spread is None else f"{spread.median:.2f} ({spread.least:.2f}-{spread.most:.2f})"
-
-
-def _percent(one: Series, name: str) -> str:
-    spread = one.spread(attrgetter(name))
-    return "-" if spread is None else f"{spread.median:.0%}"
 
 
 if __name__ == "__main__":

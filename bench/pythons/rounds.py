@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -54,54 +54,36 @@ def measure_python(library: Library, plan: Plan, timing: Timing, broker_cpus: fr
             _wait(board, Field.DELIVERED, publisher)
             time.sleep(timing.warm_up)
             ends = publisher.pid or 0, subscriber.pid or 0
-            first = _Mark.now(board, broker.pids, *ends)
+            first = _counters(board, broker.pids, *ends)
             time.sleep(timing.duration)
-            last = _Mark.now(board, broker.pids, *ends)
+            last = _counters(board, broker.pids, *ends)
             resident = resident_bytes(broker.pids)
             board[Field.IS_OVER] = 1
             _join(library, publisher)
         _join(library, subscriber)
-    return _round(library, plan, last - first, board, resident)
+    spent = {name: last[name] - first[name] for name in last}
+    return _round(library, plan, spent, board, resident)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """Counters at one moment, or the differences of two: messages, wall time and CPU seconds."""
-
-    delivered: int
-    clock: float
-    publisher: float
-    subscriber: float
-    broker: float
-    machine: float
-
-    @classmethod
-    def now(cls, board: Board, broker: tuple[int, ...], publisher: int, subscriber: int) -> _Mark:
-        return cls(
-            board[Field.DELIVERED],
-            time.monotonic(),
-            cpu_seconds([publisher]),
-            cpu_seconds([subscriber]),
-            cpu_seconds(broker),
-            machine_busy_seconds(),
-        )
-
-    def __sub__(self, earlier: _Mark) -> _Mark:
-        return _Mark(
-            self.delivered - earlier.delivered,
-            self.clock - earlier.clock,
-            self.publisher - earlier.publisher,
-            self.subscriber - earlier.subscriber,
-            self.broker - earlier.broker,
-            self.machine - earlier.machine,
-        )
+def _counters(board: Board, broker: Sequence[int], publisher: int, subscriber: int) -> dict[str, float]:
+    """Messages, wall time and CPU seconds, until now."""
+    return {
+        "delivered": board[Field.DELIVERED],
+        "clock": time.monotonic(),
+        "publisher": cpu_seconds([publisher]),
+        "subscriber": cpu_seconds([subscriber]),
+        "broker": cpu_seconds(broker),
+        "machine": machine_busy_seconds(),
+    }
 
 
-def _round(library: Library, plan: Plan, spent: _Mark, board: Board, resident: int) -> PythonRound:
-    count, seconds = spent.delivered, spent.clock
+def _round(
+    library: Library, plan: Plan, spent: Mapping[str, float], board: Board, resident: int
+) -> PythonRound:
+    count, seconds, broker = spent["delivered"], spent["clock"], spent["broker"]
     if not count:
         raise NoAnswer(f"{library.name}: messages came, and then no more")
-    ends = spent.publisher + spent.subscriber
+    ends = spent["publisher"] + spent["subscriber"]
     return PythonRound(
         broker=library.name,
         qos=plan.qos,
@@ -110,21 +92,21 @@ def _round(library: Library, plan: Plan, spent: _Mark, board: Board, resident: i
         rate=None,
         seconds=seconds,
         delivered_per_s=count / seconds,
-        delivered_per_cpu_s=count / max(spent.broker, 1e-9),
-        broker_cpu=spent.broker / seconds,
-        broker_cpu_s=spent.broker,
+        delivered_per_cpu_s=count / max(broker, 1e-9),
+        broker_cpu=broker / seconds,
+        broker_cpu_s=broker,
         broker_rss_bytes=resident,
         generator_cpu=ends / seconds,
-        others_cpu=max(0.0, (spent.machine - ends - spent.broker) / seconds),
+        others_cpu=max(0.0, (spent["machine"] - ends - broker) / seconds),
         sent=board[Field.PUBLISHED],
         delivered=board[Field.PUBLISHED] - board[Field.LOST],
         lost=board[Field.LOST],
         duplicated=board[Field.DUPLICATED],
         disordered=board[Field.DISORDERED],
         corrupted=board[Field.DAMAGED],
-        publisher_us=1e6 * spent.publisher / count,
-        subscriber_us=1e6 * spent.subscriber / count,
-        broker_us=1e6 * spent.broker / count,
+        publisher_us=1e6 * spent["publisher"] / count,
+        subscriber_us=1e6 * spent["subscriber"] / count,
+        broker_us=1e6 * broker / count,
     )
 
 

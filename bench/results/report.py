@@ -23,6 +23,7 @@ __all__ = [
     "load_of",
     "machine",
     "mishaps_of",
+    "percent_of",
     "progress_line",
     "rate_of",
     "rounds_of",
@@ -136,7 +137,7 @@ def _flat_out_row(one: Series) -> list[str]:
         load_of(one.plan),
         *rates,
         _seconds(_median(one, "broker_cpu_s")),
-        *(_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")),
+        *(percent_of(one, name) for name in _CPUS),
         limit_of(one),
         _mebibytes(_median(one, "broker_rss_bytes")),
         mishaps_of(one),
@@ -145,6 +146,7 @@ def _flat_out_row(one: Series) -> list[str]:
 
 
 _RATES: Final = ("delivered_per_s", "delivered_per_cpu_s")
+_CPUS: Final = ("broker_cpu", "generator_cpu")
 
 
 def _paced_row(one: Series) -> list[str]:
@@ -153,7 +155,7 @@ def _paced_row(one: Series) -> list[str]:
         return "-" if found is None else f"{found.median:.0f} ({found.least:.0f}-{found.most:.0f})"
 
     names = ("p50", "p90", "p99", "p999")
-    busy = [_percent(_median(one, name)) for name in ("broker_cpu", "generator_cpu")]
+    busy = [percent_of(one, name) for name in _CPUS]
     name, load = one.contestant.name, load_of(one.plan)
     return [name, load, *map(percentile, names), *busy, mishaps_of(one), rounds_of(one)]
 
@@ -229,6 +231,12 @@ def _median(one: Series, name: str) -> float | None:
     return None if spread is None else spread.median
 
 
+def percent_of(one: Series, name: str) -> str:
+    """The median of a share of a CPU."""
+    share = _median(one, name)
+    return "-" if share is None else f"{share:.0%}"
+
+
 def rate_of(spread: Spread | None) -> str:
     if spread is None:
         return "-"
@@ -237,10 +245,6 @@ def rate_of(spread: Spread | None) -> str:
 
 def _count(value: float) -> str:
     return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.0f} k"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
 
 
 def _seconds(value: float | None) -> str:

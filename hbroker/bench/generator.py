@@ -7,17 +7,16 @@ clients. This thread only waits, and runs the controls if there are some.
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hbroker._native import LoadGenerator
 from hbroker.bench.controls import Controls
 from hbroker.bench.launching import NoAnswer
-from hbroker.bench.process import sharpen_sleep
+from hbroker.bench.process import open_many_files, sharpen_sleep
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.client.dispatcher import config_of
 from hbroker.runtime.client.identity import Identity
@@ -68,7 +67,7 @@ class Generator:
 @contextmanager
 def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Iterator[Generator]:
     """Connects a load to a broker for as long as the context lasts. Raises OSError, NoAnswer."""
-    _open_many_files()
+    open_many_files()
     sharpen_sleep()  # threads that start from now on inherit it
     shape = plan.shape
     native = LoadGenerator(
@@ -187,10 +186,3 @@ class _Names:
 
     def _join(self, *levels: str) -> str:
         return ("." if self.transport == "nats" else "/").join(levels)
-
-
-def _open_many_files() -> None:
-    """Raises the limit of open files as far as the system allows."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +16,7 @@ __all__ = [
     "cpu_seconds",
     "descendants",
     "machine_busy_seconds",
+    "open_many_files",
     "resident_bytes",
     "sharpen_sleep",
 ]
@@ -60,6 +63,14 @@ def sharpen_sleep() -> None:
     """Lets this process's sleeps end on time: by default the kernel adds up to 50 µs (prctl(2),
     PR_SET_TIMERSLACK)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+def open_many_files() -> None:
+    """Raises the limit of open files, of this process and those that it starts, as far as the system
+    allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _words(path: Path) -> list[str]:

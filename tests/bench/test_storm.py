@@ -7,10 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
-from bench.storm import Plan, Storm, connect_packet, subscribe_packet
+from bench.storm import Plan, Storm
 from hbroker.bench.plan import Address
+from sim.rooms.mqtt.packets import Will, connect, subscribe
 
 _ACCEPTED, _RESUMED, _REFUSED = b"\x20\x03\x00\x00\x00", b"\x20\x03\x01\x00\x00", b"\x20\x03\x00\x87\x00"
 
@@ -49,7 +48,7 @@ def test_the_connack_of_each_client_is_counted() -> None:
     with _server(answers, received) as address, Storm(address, Plan(5, window=2)) as storm:
         result = storm.run()
     assert (result.accepted, result.present, result.refused) == (3, 1, 2)
-    assert sorted(received) == [connect_packet(f"device-{n:06}") for n in range(5)]
+    assert sorted(received) == [connect(f"device-{n:06}", keep_alive_s=0) for n in range(5)]
 
 
 def test_a_subscribing_client_is_accepted_with_its_suback() -> None:
@@ -61,15 +60,13 @@ def test_a_subscribing_client_is_accepted_with_its_suback() -> None:
         result = storm.run()
     assert (result.accepted, result.present, result.refused) == (2, 1, 2)
     names = [f"device-{n:06}" for n in range(4)]
-    assert received == [
-        connect_packet(name, 7, has_will=True) + subscribe_packet(f"own/{name}") for name in names
-    ]
+    assert received == [_resuming(name) + subscribe(1, f"own/{name}", 1) for name in names]
 
 
-def test_subscribe_and_connect_with_a_will_are_encoded_as_specified() -> None:
-    assert subscribe_packet("a/b") == b"\x82\x09\x00\x01\x00\x00\x03a/b\x01"
-    will = b"\x00\x00\x07state/a\x00\x04gone"
-    assert connect_packet("a", has_will=True) == b"\x10\x1e\x00\x04MQTT\x05\x0e\x00\x00\x00\x00\x01a" + will
+def _resuming(name: str) -> bytes:
+    """CONNECT of a client with a session and a will."""
+    will = Will(f"state/{name}", b"gone")
+    return connect(name, keep_alive_s=0, clean_start=False, session_expiry_s=7, will=will)
 
 
 def test_clients_connect_at_the_given_rate() -> None:
@@ -77,14 +74,3 @@ def test_clients_connect_at_the_given_rate() -> None:
         result = storm.run()
     assert result.accepted == 11
     assert result.seconds >= 0.2
-
-
-@pytest.mark.parametrize(
-    ("expiry_s", "packet"),
-    [
-        (0, b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01a"),
-        (7, b"\x10\x13\x00\x04MQTT\x05\x00\x00\x00\x05\x11\x00\x00\x00\x07\x00\x01a"),
-    ],
-)
-def test_connect_is_encoded_as_specified(expiry_s: int, packet: bytes) -> None:
-    assert connect_packet("a", expiry_s) == packet
