@@ -13,13 +13,13 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import quantiles
 from tempfile import TemporaryDirectory
-from typing import Final, Protocol
+from typing import Final
 
 import click
 
@@ -27,7 +27,7 @@ from bench.contestants.networks import Node
 from bench.contestants.peers import Mosquitto
 from bench.secure import issue
 from bench.storm import Plan, Storm, StormResult
-from hbroker.bench.brokers import announced
+from hbroker.bench.brokers import announced, running
 from hbroker.bench.launching import NoAnswer, ended, launch
 from hbroker.bench.plan import Address
 from hbroker.bench.process import cpu_seconds, resident_bytes
@@ -40,79 +40,55 @@ _CONNACK_5: Final = b"\x20\x03\x00\x00\x00"
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server that accepts clients, and its processes by name. The first process is that to which clients
-    connect."""
+    """A server that accepts clients, and its processes by name."""
 
+    name: str
     address: Address
     pids: Mapping[str, int]
 
 
-class Server(Protocol):
-    """A kind of server."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the tables."""
-
-    def start(self, directory: Path, stack: ExitStack) -> Serving:
-        """Starts the server; the stack ends it. Raises NoAnswer."""
-
-
-class Gateway:
+@contextmanager
+def _gateway(directory: Path, *, tls: bool) -> Iterator[Serving]:
     """`hbroker gateway`, and the root node, which owns every topic."""
-
-    name = "hbroker gateway"
-
-    def __init__(self, *, tls: bool) -> None:
-        self._tls = tls
-
-    def start(self, directory: Path, stack: ExitStack) -> Serving:
-        node, root = Node().start(directory)
-        stack.callback(ended, node)
-        listener = "address=127.0.0.1:0"
-        if self._tls:
-            pair = issue(directory)
-            listener += f",tls.certificate={pair.certificate},tls.key={pair.key}"
-        flags = ["--name", "bench", "--root", f"{root[0]}:{root[1]}", "--listener", listener]
-        command = [sys.executable, "-m", "hbroker", "gateway", *flags]
-        apart = directory / "gateway"
-        apart.mkdir()
-        with launch(apart, command) as gateway:
-            address = announced(gateway)
-        stack.callback(ended, gateway)
-        return Serving(address, {"gateway": gateway.pid, "node": node.pid})
+    listener = "address=127.0.0.1:0"
+    if tls:
+        pair = issue(directory)
+        listener += f",tls.certificate={pair.certificate},tls.key={pair.key}"
+    apart = directory / "node"
+    apart.mkdir()
+    with running(Node().start, apart, None) as node:
+        root = f"{node.address[0]}:{node.address[1]}"
+        flags = ["--name", "bench", "--root", root, "--listener", listener]
+        with launch(directory, [sys.executable, "-m", "hbroker", "gateway", *flags]) as gateway:
+            yield Serving(
+                "hbroker gateway", announced(gateway), {"gateway": gateway.pid, "node": node.pids[0]}
+            )
+            ended(gateway)
 
 
-class MosquittoServer:
+@contextmanager
+def _mosquitto(directory: Path, *, tls: bool) -> Iterator[Serving]:
     """mosquitto, with the settings of `make bench`."""
-
-    name = "mosquitto"
-
-    def __init__(self, *, tls: bool) -> None:
-        self._tls = tls
-
-    def start(self, directory: Path, stack: ExitStack) -> Serving:
-        process, address = Mosquitto(tls=self._tls).start(directory)
-        stack.callback(ended, process)
-        return Serving(address, {"mosquitto": process.pid})
+    with running(Mosquitto(tls=tls).start, directory, None) as broker:
+        yield Serving("mosquitto", broker.address, {"mosquitto": broker.pids[0]})
 
 
-class Responder:
+@contextmanager
+def _responder(_: Path, *, tls: bool) -> Iterator[Serving]:
     """Answers the first bytes of each connection with a CONNACK. The remaining cost is the load's own."""
-
-    name = "responder"
-
-    def start(self, directory: Path, stack: ExitStack) -> Serving:
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4_096))
+    assert not tls, "it is left out then"
+    with socket.create_server(("127.0.0.1", 0), backlog=4_096) as listener:
         process = get_context("fork").Process(target=_respond, args=(listener,), daemon=True)
         process.start()
-        stack.callback(process.join)
-        stack.callback(process.terminate)
         assert process.pid is not None, "it was started"
-        return Serving(listener.getsockname(), {"responder": process.pid})
+        try:
+            yield Serving("responder", listener.getsockname(), {"responder": process.pid})
+        finally:
+            process.terminate()
+            process.join()
 
 
-_NAMES: Final = ("responder", "mosquitto", "gateway")
+_SERVERS: Final = {"responder": _responder, "mosquitto": _mosquitto, "gateway": _gateway}
 
 
 @click.command
@@ -124,7 +100,9 @@ _NAMES: Final = ("responder", "mosquitto", "gateway")
 @click.option("--wills", is_flag=True, help="Each has one.")
 @click.option("--storms", default=1, show_default=True, help="Of the same clients, one after the other.")
 @click.option("--rounds", default=1, show_default=True, help="Each with fresh servers.")
-@click.option("--servers", multiple=True, type=click.Choice(_NAMES), default=_NAMES, show_default=True)
+@click.option(
+    "--servers", multiple=True, type=click.Choice(list(_SERVERS)), default=list(_SERVERS), show_default=True
+)
 @click.option("--tls", is_flag=True, help="Over TLS, without the responder.")
 @click.option("--resume", is_flag=True, help="With --tls: all but the first resume its session.")
 def main(
@@ -156,39 +134,28 @@ def main(
         resumes=resume,
     )
     print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.2f}; {plan}", flush=True)
-    known: list[Server] = [MosquittoServer(tls=tls), Gateway(tls=tls)]
-    if not tls:
-        known.insert(0, Responder())
+    wanted = [name for name in _SERVERS if name in servers and not (tls and name == "responder")]
     try:
-        for _ in range(rounds):
-            for server in known:
-                if server.name.split()[-1] in servers:
-                    with _started(server) as serving:
-                        _measure(server.name, serving, plan, storms)
+        for name in wanted * rounds:
+            with TemporaryDirectory() as directory, _SERVERS[name](Path(directory), tls=tls) as serving:
+                _measure(serving, plan, storms)
     except NoAnswer as error:
         print(error, file=sys.stderr)
         sys.exit(1)
 
 
-@contextmanager
-def _started(server: Server) -> Iterator[Serving]:
-    with ExitStack() as stack:
-        directory = stack.enter_context(TemporaryDirectory())
-        yield server.start(Path(directory), stack)
-
-
-def _measure(name: str, serving: Serving, plan: Plan, storms: int) -> None:
+def _measure(serving: Serving, plan: Plan, storms: int) -> None:
     """Several storms of the same clients. If sessions outlive their connections, all storms but the first
     resume them."""
     for number in range(1, storms + 1):
         before = {name: cpu_seconds([pid]) for name, pid in serving.pids.items()}
         resident = {name: resident_bytes([pid]) for name, pid in serving.pids.items()}
-        with Storm(serving.address, plan, is_first=number == 1) as storm:
+        with closing(Storm(serving.address, plan, is_first=number == 1)) as storm:
             reported = storm.run()
             cpu = {name: cpu_seconds([pid]) - before[name] for name, pid in serving.pids.items()}
             time.sleep(_SETTLE_S)
             grown = {name: resident_bytes([pid]) - resident[name] for name, pid in serving.pids.items()}
-        print(f"{name}, storm {number}: {_line(reported, cpu, grown)}", flush=True)
+        print(f"{serving.name}, storm {number}: {_line(reported, cpu, grown)}", flush=True)
         time.sleep(_SETTLE_S)
 
 

@@ -18,8 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from bench.secure import client_context
 from hbroker.bench.launching import NoAnswer
@@ -75,7 +74,7 @@ class StormResult:
 
 
 class Storm:
-    """Connections to one server, kept until the context ends. `is_first`: whether this is the clients' first
+    """Connections to one server, kept until `close`. `is_first`: whether this is the clients' first
     storm."""
 
     def __init__(self, server: Address, plan: Plan, *, is_first: bool = True) -> None:
@@ -94,12 +93,8 @@ class Storm:
         self._context = client_context() if plan.tls else None
         self._ticket: ssl.SSLSession | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Closes all connections."""
         for connection in self._open.values():
             connection.close()
         self._epoll.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from bench.storm import Plan, Storm
 from hbroker.bench.plan import Address
@@ -45,7 +45,7 @@ def _server(answers: list[bytes], received: list[bytes]) -> Iterator[Address]:
 def test_the_connack_of_each_client_is_counted() -> None:
     received: list[bytes] = []
     answers = [_ACCEPTED, _REFUSED, _RESUMED, b"", _ACCEPTED]
-    with _server(answers, received) as address, Storm(address, Plan(5, window=2)) as storm:
+    with _server(answers, received) as address, closing(Storm(address, Plan(5, window=2))) as storm:
         result = storm.run()
     assert (result.accepted, result.present, result.refused) == (3, 1, 2)
     assert sorted(received) == [connect(f"device-{n:06}", keep_alive_s=0) for n in range(5)]
@@ -56,7 +56,7 @@ def test_a_subscribing_client_is_accepted_with_its_suback() -> None:
     granted, refused = b"\x90\x04\x00\x01\x00\x01", b"\x90\x04\x00\x01\x00\x80"
     answers = [_ACCEPTED + granted, _ACCEPTED + refused, _RESUMED + granted, _REFUSED]
     plan = Plan(4, window=1, expiry_s=7, has_subscriptions=True, has_wills=True)
-    with _server(answers, received) as address, Storm(address, plan) as storm:
+    with _server(answers, received) as address, closing(Storm(address, plan)) as storm:
         result = storm.run()
     assert (result.accepted, result.present, result.refused) == (2, 1, 2)
     names = [f"device-{n:06}" for n in range(4)]
@@ -70,7 +70,7 @@ def _resuming(name: str) -> bytes:
 
 
 def test_clients_connect_at_the_given_rate() -> None:
-    with _server([_ACCEPTED] * 11, []) as address, Storm(address, Plan(11, rate=50.0)) as storm:
+    with _server([_ACCEPTED] * 11, []) as address, closing(Storm(address, Plan(11, rate=50.0))) as storm:
         result = storm.run()
     assert result.accepted == 11
     assert result.seconds >= 0.2
