@@ -44,8 +44,9 @@ def main(seconds: float) -> None:
 def _play(console: Console, seconds: float) -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hbroker-demo-")))
-        house = stack.enter_context(House(directory))
-        capture = stack.enter_context(Capture())
+        house, capture = House(directory), Capture()
+        stack.callback(house.stop)
+        stack.callback(capture.stop)
         house.start()
         console.print(f"{len(house.nodes)} brokers are up after {house.seconds:.2f} s:")
         for node in house.nodes:

@@ -1,7 +1,6 @@
 """The processes of the demo: the network, the capture, and the commands that look at it.
 
-Leaving the context ends them in every case: with SIGINT, as Ctrl-C would, and with SIGKILL if that does not
-suffice.
+`stop` ends them: with SIGINT, as Ctrl-C would, and with SIGKILL if that does not suffice.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from hbroker.capture.packet_counts import Address, PacketCounts
@@ -40,7 +38,7 @@ class Node:
 
 
 class House:
-    """The network of `home.yaml`, on free ports. A context manager; `start` sets `root` and `nodes`."""
+    """The network of `home.yaml`, on free ports. `start` sets `root` and `nodes`."""
 
     def __init__(self, directory: Path) -> None:
         self.root = ""
@@ -49,14 +47,6 @@ class House:
         """Seconds until every node had joined."""
         self._directory = directory
         self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> House:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Returns once every node has joined. Raises HouseError."""
@@ -85,20 +75,11 @@ class House:
 
 
 class Capture:
-    """A capture of the loopback interface. A context manager. `refusal`: why there is none."""
+    """A capture of the loopback interface. `refusal`: why there is none."""
 
     def __init__(self) -> None:
         self.refusal: str | None = None
         self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Capture:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            _end(self._process)
 
     def start(self, nodes: Iterable[Node]) -> None:
         """Returns when it captures the datagrams of these nodes, or is refused."""
@@ -115,7 +96,7 @@ class Capture:
         ) or "it did not begin"
 
     def stop(self) -> PacketCounts | None:
-        """Ends the capture. Returns its counts; None: there was no capture."""
+        """Ends the capture. Returns its counts; None: there was no capture. Idempotent."""
         if self._process is None:
             return None
         process, self._process = self._process, None
