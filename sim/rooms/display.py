@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from .play import Progress
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 __all__ = ["line", "progress_display"]
 
@@ -23,9 +26,6 @@ _WIDTH: Final = 60
 def progress_display(title: str) -> Iterator[Callable[[Progress], None]]:
     """The function to call with the progress, which goes to standard error. The result goes to standard
     output."""
-    from rich.console import Console
-    from rich.live import Live
-
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines()
@@ -61,11 +61,6 @@ def _lines() -> Callable[[Progress], None]:
 
 
 def _picture(title: str, progress: Progress) -> Group:
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
     is_connecting = progress.phase == "connecting"
     bar = Table.grid()
     bar.add_row(

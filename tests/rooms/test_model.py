@@ -8,11 +8,9 @@ from random import Random
 
 import pytest
 
-from hbroker.sim.rooms.model.absence import stays
 from hbroker.sim.rooms.model.arrivals import DAY_S, arrivals, is_day
-from hbroker.sim.rooms.model.device import Come, Leave, Say, device, person
+from hbroker.sim.rooms.model.device import Come, Leave, Say, device, person, stays, walk
 from hbroker.sim.rooms.model.values import PULL, contents, noise
-from hbroker.sim.rooms.model.walking import walk
 from hbroker.sim.rooms.scenario.settings import (
     Absence,
     Burst,

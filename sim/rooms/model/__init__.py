@@ -1,10 +1,8 @@
 """What devices do, in virtual time: pure, seeded, without clocks or sockets.
 
-    device     the events of one client, in order
+    device     the events of one client, in order: when it is online, where a person is
     arrivals   when a device publishes
     values     what it publishes
-    absence    when it is online
-    walking    where a person is
 
-`device` imports the four others. All but `walking` import the settings of `hbroker.sim.rooms.scenario`.
+`device` imports the two others. All import the settings of `hbroker.sim.rooms.scenario`.
 """

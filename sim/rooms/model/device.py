@@ -16,12 +16,23 @@ from random import Random
 from typing import TypeAlias
 
 from ..scenario.settings import Absence, Command, Report
-from .absence import stays
 from .arrivals import arrivals
 from .values import contents
-from .walking import walk
 
-__all__ = ["Action", "Come", "Event", "Leave", "Say", "commanding", "device", "person", "resident", "updater"]
+__all__ = [
+    "Action",
+    "Come",
+    "Event",
+    "Leave",
+    "Say",
+    "commanding",
+    "device",
+    "person",
+    "resident",
+    "stays",
+    "updater",
+    "walk",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,34 @@ def resident(publications: Iterator[Event]) -> Iterator[Event]:
     """The events of a client that is connected from the beginning."""
     yield 0.0, _COME
     yield from publications
+
+
+def stays(random: Random, absence: Absence) -> Iterator[tuple[float, float]]:
+    """The begin and end of each time for which a device is online, in seconds. The first begins at 0.
+
+    An alternating renewal process with exponential times.
+    """
+    at = 0.0
+    while True:
+        until = at + random.expovariate(1 / absence.up_s)
+        yield at, until
+        at = until + random.expovariate(1 / absence.down_s)
+
+
+def walk(random: Random, rooms: int, stay_s: float) -> Iterator[tuple[float, int]]:
+    """The times at which a person enters a room, and the room; the first time is 0.
+
+    A random walk in continuous time: a person stays for an exponential time, and then goes to another room,
+    each with the same probability. So in the long run a person is in each room for the same share of the
+    time, whatever the first room was.
+    """
+    room = random.randrange(rooms)
+    at = 0.0
+    while True:
+        yield at, room
+        at += random.expovariate(1 / stay_s)
+        if rooms > 1:
+            room = (room + random.randrange(1, rooms)) % rooms
 
 
 def _said(random: Random, report: Report, stream: int, block: bytes, clock_s: float) -> Iterator[Event]:
