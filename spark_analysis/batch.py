@@ -24,7 +24,7 @@ from .errors import AnalysisError
 from .measures import accounts, cost, forecast, hierarchy, latency, loads, losses
 from .measures.loads import WINDOW
 from .plans import delegation, planning
-from .progress import Reporter
+from .progress import Progression
 from .tables import Tables, collected
 
 REPORT: Final = "report.html"
@@ -49,7 +49,7 @@ class Settings:
 
 
 def analyse(
-    spark: SparkSession, directory: str, out: str, settings: Settings, progress: Reporter
+    spark: SparkSession, directory: str, out: str, settings: Settings, progress: Progression
 ) -> dict[str, Any]:
     """Analyses the telemetry in a directory. Returns what is also written as `summary.json`.
 
@@ -67,7 +67,7 @@ def analyse(
 
 class _Job:
     def __init__(
-        self, spark: SparkSession, directory: str, out: str, settings: Settings, progress: Reporter
+        self, spark: SparkSession, directory: str, out: str, settings: Settings, progress: Progression
     ) -> None:
         self._spark = spark
         self._out = out

@@ -12,8 +12,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Final, Protocol
+from contextlib import contextmanager
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -23,29 +23,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 _EVERY_S: Final = 0.2
 
 
-class Step(Protocol):
+class Step:
     """A step that is running."""
+
+    def __init__(self) -> None:
+        self.result = ""
 
     def tell(self, result: str) -> None:
         """Sets the result that its line shows."""
-        ...
-
-
-class Reporter(Protocol):
-    """Reports the steps of a job."""
-
-    def step(self, title: str) -> AbstractContextManager[Step]:
-        """A step, from its begin to its end."""
-        ...
-
-
-class Silent:
-    """Reports nothing."""
-
-    @contextmanager
-    def step(self, title: str) -> Iterator[Step]:
-        """A step without a report."""
-        yield _Told()
+        self.result = result
 
 
 class Progression:
@@ -58,7 +44,7 @@ class Progression:
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """Runs a step under its title, and prints its line at its end."""
-        reported = _Told()
+        reported = Step()
         begun = time.monotonic()
         self._spark.sparkContext.setJobDescription(title)
         with self._bar(title):
@@ -97,14 +83,6 @@ class Progression:
             if there:
                 done = sum(stage.numCompletedTasks for stage in there)
                 bar.update(task, total=sum(stage.numTasks for stage in there), completed=done)
-
-
-class _Told:
-    def __init__(self) -> None:
-        self.result = ""
-
-    def tell(self, result: str) -> None:
-        self.result = result
 
 
 def _tasks() -> TextColumn:

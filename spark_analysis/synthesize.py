@@ -26,7 +26,7 @@ from .data.schema import VERSION, VERSION_KEY
 from .data.storage import Storage, below, literally
 from .errors import AnalysisError
 from .flags import SETTING
-from .progress import Progression, Reporter
+from .progress import Progression
 from .session import interruptible, session
 
 ROWS_OF_TASK: Final = 2_000_000
@@ -80,7 +80,7 @@ def main(
     print(f"{city.rows:,} rows of {city.topics:,} topics in {files} files, {seconds:.1f} s: {out}")
 
 
-def synthesize(spark: SparkSession, city: City, out: str, progress: Reporter) -> int:
+def synthesize(spark: SparkSession, city: City, out: str, progress: Progression) -> int:
     """Writes the telemetry of a city into a directory, beside existing files. Returns the number of files.
 
     Raises AnalysisError if such files exist already.

@@ -4,10 +4,9 @@
     sections                 which sections there are, and their order
     spread, places, service  sections: nodes over time; subtrees and topics; latency, drops, cost
     plan                     the section of the plan
-    section                  one section, as a value
-    over_time, icicle        lines over time; the layout of an icicle
+    icicle                   the layout of an icicle
     charts, timeline         charts as SVG; the time axis that all of them share
-    rows                     rows of small tables, and HTML tables
+    rows                     a section as a value; rows of small tables, and HTML tables
     markup                   HTML with every text escaped; formats of numbers
 
 Each module imports only modules below it in this list. A section is a value: another part of the analysis can
@@ -16,6 +15,6 @@ give one to `page`.
 
 from .page import page
 from .plan import plan as plan_section
-from .section import Section
+from .rows import Section
 
 __all__ = ["Section", "page", "plan_section"]

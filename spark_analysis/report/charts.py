@@ -9,11 +9,12 @@ touch or under the pointer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from .markup import Markup, moment, tag
+from .rows import Rows
 from .timeline import Timeline
 
 HEAT_LEVELS: Final = 12
@@ -28,14 +29,6 @@ class Cell:
     column: int
     level: float
     tip: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a chart over time: points (x, y), with x from 0 to 1. `y` None: a gap."""
-
-    name: str
-    points: Sequence[tuple[float, float | None]]
 
 
 @dataclass(frozen=True)
@@ -114,14 +107,21 @@ def lorenz(curves: Mapping[str, Sequence[float]]) -> Markup:
     return tag("div", [plot, key_of_lines(list(curves))], class_="lorenz")
 
 
-def lines_over_time(
-    lines: Sequence[Line],
+def over_time(
+    rows: Rows,
     timeline: Timeline,
+    lines: Mapping[str, tuple[str, str]],
     ticks: Sequence[tuple[float, str]],
     *,
     log: bool = False,
 ) -> Markup:
-    """Lines over time. `ticks`: rising values of y that have a grid line, with their labels."""
+    """Lines over time, by name: each of one role, from one column. A line has a gap at a window without a row
+    or value.
+
+    `ticks`: rising values of y that have a grid line, with their labels.
+    """
+    if not rows:
+        return tag("p", "nothing was measured", class_="none")
     low, high = ticks[0][0], ticks[-1][0]
 
     def height(value: float) -> float:
@@ -134,11 +134,15 @@ def lines_over_time(
         for left, right in timeline.gaps
     ]
     marks += [tag("path", d=f"M0 {height(value):.2f}H100", class_="grid") for value, _ in ticks]
-    for index, line in enumerate(lines):
-        marks.append(tag("path", d=_path(line, height), class_=f"line s{index}"))
+    names = []
+    for name, (role, column) in lines.items():
+        values = {row["window_start"]: row[column] for row in rows if row["role"] == role}
+        if values:
+            points = [(timeline.middle(i), values.get(time)) for i, time in enumerate(timeline.windows())]
+            marks.append(tag("path", d=_path(points, height), class_=f"line s{len(names)}"))
+            names.append(name)
     labels = [tag("span", text, class_="tick", style=f"top:{height(value):.2f}%") for value, text in ticks]
     plot = tag("div", [_plot(marks), *labels], class_="plot wide")
-    names = [line.name for line in lines]
     return tag(
         "div",
         [plot, time_axis(timeline), key_of_lines(names, has_gaps=bool(timeline.gaps))],
@@ -223,11 +227,14 @@ def _plot(marks: Sequence[Markup]) -> Markup:
     return tag("svg", marks, viewBox="0 0 100 100", preserveAspectRatio="none", role="img")
 
 
-def _path(line: Line, height: Callable[[float], float]) -> str:
-    """A stroke for each run of points without a gap. A single point is a dot, as wide as the stroke."""
+def _path(points: Iterable[tuple[float, float | None]], height: Callable[[float], float]) -> str:
+    """A stroke for each run of points (x, y) without a gap. A single point is a dot, as wide as the stroke.
+
+    x is from 0 to 1. y None: a gap.
+    """
     commands: list[str] = []
     pen_is_down = False
-    for x, y in line.points:
+    for x, y in points:
         if y is not None:
             commands.append(
                 f"{'L' if pen_is_down else 'M'}{x * 100:.2f} {height(y):.2f}" + ("" if pen_is_down else "h0")

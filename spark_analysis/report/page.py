@@ -8,7 +8,7 @@ from typing import Any
 
 from . import sections
 from .markup import Content, Markup, tag
-from .section import Section
+from .rows import Section
 
 
 def page(

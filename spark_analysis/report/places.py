@@ -6,8 +6,7 @@ from . import charts
 from .charts import COLOURS
 from .icicle import icicle_of, main_nodes
 from .markup import Markup, number, percent, size, tag
-from .rows import LISTED, PARTS, ROLES, Rows, Tables, table
-from .section import Section
+from .rows import LISTED, PARTS, ROLES, Rows, Section, Tables, table
 
 
 def hierarchy(tables: Tables) -> Section | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..tables import Rows
 from . import charts
 from .markup import Content, percent, tag
-from .rows import table
-from .section import Section
+from .rows import Section, table
 
 MOST_SHOWN = 50
 

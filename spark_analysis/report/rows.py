@@ -1,8 +1,9 @@
-"""What the sections share: rows of small tables, titles of roles, and HTML tables."""
+"""What the sections share: a section as a value, rows of small tables, titles of roles, and HTML tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from .markup import Content, Markup, tag
@@ -17,14 +18,21 @@ PARTS: Final = "Load is messages, in and out; of a large one it counts each part
 ROLES: Final = {"node": "Owners", "gateway": "Gateways"}
 
 
+@dataclass(frozen=True)
+class Section:
+    """A section of the report."""
+
+    title: str
+    lead: str
+    """One sentence about what the charts below show."""
+    body: Content
+    note: str = ""
+    """How to read the charts."""
+
+
 def of_role(rows: Rows, role: str) -> Row | None:
     """The row of a role, in a table with one row for each role; None: there is none."""
     return next((row for row in rows if row["role"] == role), None)
-
-
-def title_of(role: str) -> str:
-    """The title of a role."""
-    return ROLES.get(role, role)
 
 
 def table(

@@ -12,8 +12,7 @@ from typing import Any
 
 from .markup import Content, Markup, micros, moment, number, size, tag
 from .places import hierarchy, hot_topics
-from .rows import Tables, of_role, table
-from .section import Section
+from .rows import Section, Tables, of_role, table
 from .service import cost, drops, fan_out, latency
 from .spread import imbalance, load_over_time
 from .timeline import Timeline

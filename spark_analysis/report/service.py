@@ -7,9 +7,7 @@ from typing import Final
 from ..measures.losses import LOSSES, lost
 from . import charts
 from .markup import Content, micros, moment, number, percent, tag
-from .over_time import over_time
-from .rows import LISTED, NODES_SHOWN, Row, Rows, Tables, table
-from .section import Section
+from .rows import LISTED, NODES_SHOWN, Row, Rows, Section, Tables, table
 from .timeline import Timeline
 
 _LATENCY_TICKS: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -41,7 +39,7 @@ def latency(tables: Tables, timeline: Timeline) -> Section:
     p99 = micros(worst["p99_us"])
     lead = f"The slowest node is {worst['node']}: one message in a hundred takes {p99} or more."
     percentiles = {"p50": ("node", "p50_us"), "p99": ("node", "p99_us")}
-    lines = over_time(tables["latency_over_time"], timeline, percentiles, ticks, log=True)
+    lines = charts.over_time(tables["latency_over_time"], timeline, percentiles, ticks, log=True)
     figure = tag("figure", [tag("figcaption", "Owners: p50 and p99 over time"), lines])
     scale = f"{micros(low)} to {micros(high)}"
     values = table(["node", scale, *(_percentile(name) for name in names)], body)

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 
 from . import charts
 from .markup import Content, Markup, moment, number, percent, size, tag
-from .over_time import over_time
-from .rows import NODES_SHOWN, PARTS, ROLES, Row, Rows, Tables, of_role, table, title_of
-from .section import Section
+from .rows import NODES_SHOWN, PARTS, ROLES, Row, Rows, Section, Tables, of_role, table
 from .timeline import Timeline
 
 _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -50,7 +48,7 @@ def imbalance(tables: Tables, timeline: Timeline) -> Section:
         "jain": "Jain",
     }
     body: list[list[Content]] = [
-        [title_of(row["role"]), *(number(row[name]) for name in names)]
+        [ROLES.get(row["role"], row["role"]), *(number(row[name]) for name in names)]
         for row in sorted(rows, key=lambda row: row["role"] != "node")
     ]
     curves = {
@@ -144,4 +142,4 @@ def _imbalance_lines(tables: Tables, timeline: Timeline) -> Markup:
     step = max(1, top // 4)
     ticks = [(float(value), str(value)) for value in range(1, top + step, step)]
     lines = {title: (role, "max_over_mean") for role, title in ROLES.items()}
-    return over_time(rows, timeline, lines, ticks)
+    return charts.over_time(rows, timeline, lines, ticks)

@@ -19,7 +19,7 @@ from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.follow import Closed, Follower, Settings
 from hbroker.spark_analysis.measures.alerts import Alert, Rules, Thresholds
 from hbroker.spark_analysis.measures.loads import WINDOW
-from hbroker.spark_analysis.progress import Silent
+from hbroker.spark_analysis.progress import Progression
 from tests.analysis import files, plain
 from tests.analysis.files import Row
 from tests.analysis.test_tables import assert_rows, by, node_row, table
@@ -131,7 +131,7 @@ def test_an_output_folder_belongs_to_one_analysis(spark: SparkSession, tmp_path:
     with pytest.raises(AnalysisError, match="other settings"):
         Follower(spark, f"file://{source}", f"file://{out}", Settings(window_s=30), Reports())
     with pytest.raises(AnalysisError, match="of `--follow`"):
-        analyse(spark, f"file://{source}", f"file://{out}", BatchSettings(), Silent())
+        analyse(spark, f"file://{source}", f"file://{out}", BatchSettings(), Progression(spark))
     (tmp_path / "other" / "node_load.parquet").mkdir(parents=True)
     with pytest.raises(AnalysisError, match="of another analysis"):
         _follower(spark, source, tmp_path / "other", Reports())

@@ -13,7 +13,7 @@ from hbroker.spark_analysis.batch import Settings, analyse
 from hbroker.spark_analysis.data import reading
 from hbroker.spark_analysis.data.schema import SCHEMAS
 from hbroker.spark_analysis.errors import AnalysisError
-from hbroker.spark_analysis.progress import Silent
+from hbroker.spark_analysis.progress import Progression
 from tests.analysis import files
 from tests.analysis.files import METADATA, Row
 from tests.analysis.test_tables import node_row, table
@@ -45,7 +45,7 @@ def test_a_file_with_damaged_rows_is_skipped_as_a_whole(spark: SparkSession, tmp
         rows = [node_row(column, i, messages_in=i * 977 % 7919, latency=[i % 13] * 96) for i in range(500)]
         broken = files.write(source, "nodes", rows)
         files.damage(broken, column)
-    summary = analyse(spark, f"file://{source}", f"file://{out}", Settings(), Silent())
+    summary = analyse(spark, f"file://{source}", f"file://{out}", Settings(), Progression(spark))
     skipped = summary["skipped"]
     assert {Path(file["path"]).parent.name for file in skipped} == {"node=messages_in", "node=latency"}
     assert all("damaged" in file["reason"] for file in skipped)
@@ -91,7 +91,9 @@ def test_a_directory_without_telemetry_is_an_error(spark: SparkSession, tmp_path
     (tmp_path / "in" / "readme.txt").write_text("nothing here")
     for place, word in (("in", "readme.txt: foreign"), ("nowhere", "no such directory")):
         with pytest.raises(AnalysisError, match=word):
-            analyse(spark, f"file://{tmp_path}/{place}", f"file://{tmp_path}/out", Settings(), Silent())
+            analyse(
+                spark, f"file://{tmp_path}/{place}", f"file://{tmp_path}/out", Settings(), Progression(spark)
+            )
 
 
 def _rows() -> list[Row]:

@@ -15,7 +15,7 @@ from hbroker.spark_analysis.batch import Settings, analyse
 from hbroker.spark_analysis.data import reading, selection
 from hbroker.spark_analysis.data.runs import Choice, Process, Run, Wanted, choose, runs_of
 from hbroker.spark_analysis.errors import AnalysisError
-from hbroker.spark_analysis.progress import Silent
+from hbroker.spark_analysis.progress import Progression
 from tests.analysis import files, plain
 from tests.analysis.files import Row
 from tests.analysis.networks import BEGIN
@@ -141,7 +141,7 @@ def test_a_part_of_the_latest_run_is_analysed(
         files.damage(broken, "messages_in")
         wanted = Wanted(since=at(103), until=at(119))
         settings = Settings(window_s=10, wanted=wanted)
-        summary = analyse(spark, f"file://{place}", f"file://{tmp_path}/out", settings, Silent())
+        summary = analyse(spark, f"file://{place}", f"file://{tmp_path}/out", settings, Progression(spark))
     finally:
         broken.write_bytes(whole)
     lost = [row["at"] for row in rows if row["run"] == micros(112)][:ROWS_OF_FILE]

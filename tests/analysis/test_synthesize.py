@@ -17,7 +17,7 @@ from hbroker.spark_analysis.data import reading
 from hbroker.spark_analysis.data.schema import FILE_NAME
 from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.measures import cost
-from hbroker.spark_analysis.progress import Silent
+from hbroker.spark_analysis.progress import Progression
 from hbroker.spark_analysis.synthesize import main, synthesize
 from hbroker.spark_analysis.tables import collected
 from tests.analysis import files, plain
@@ -34,7 +34,7 @@ CITY = City(rows=6_000, nodes=3, buildings=2, seed=5)
 def city(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The telemetry of a small city."""
     out = tmp_path_factory.mktemp("city") / "telemetry"
-    synthesize(spark, CITY, f"file://{out}", Silent())
+    synthesize(spark, CITY, f"file://{out}", Progression(spark))
     return out
 
 
@@ -90,7 +90,7 @@ def test_the_regression_finds_the_costs_that_were_put_in(spark: SparkSession, ci
 
 def test_an_existing_directory_is_not_overwritten(spark: SparkSession, city: Path) -> None:
     with pytest.raises(AnalysisError, match="is there already"):
-        synthesize(spark, CITY, f"file://{city}", Silent())
+        synthesize(spark, CITY, f"file://{city}", Progression(spark))
 
 
 @pytest.mark.parametrize("arguments", [[], ["--out", "x", "--rows", "0"], ["--out", "x", "--conf", "key"]])

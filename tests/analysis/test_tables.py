@@ -23,7 +23,7 @@ from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.measures import accounts, cost, forecast, loads
 from hbroker.spark_analysis.measures.hierarchy import DEEPEST, FAN_OUT_EDGES
 from hbroker.spark_analysis.measures.latency import PERMILLES
-from hbroker.spark_analysis.progress import Silent
+from hbroker.spark_analysis.progress import Progression
 from hbroker.spark_analysis.tables import collected
 from tests.analysis import files, plain
 from tests.analysis.networks import BEGIN, Network, networks
@@ -46,7 +46,9 @@ def test_every_table_equals_plain_python(spark: SparkSession, network: Network) 
         source.mkdir()
         for kind, rows in (("topics", network.topics), ("nodes", network.nodes)):
             files.write_all(source, kind, rows)
-        summary = analyse(spark, f"file://{source}", f"file://{out}", Settings(WINDOW_S, FIRST), Silent())
+        summary = analyse(
+            spark, f"file://{source}", f"file://{out}", Settings(WINDOW_S, FIRST), Progression(spark)
+        )
         assert summary["rows"] == {"topics": len(network.topics), "nodes": len(network.nodes)}
         assert summary["skipped"] == []
         assert summary == json.loads((out / "summary.json").read_text("utf-8"))
@@ -137,7 +139,7 @@ def _as_text(row: Row) -> str:
 def test_too_many_windows_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     files.write_all(tmp_path / "in", "nodes", [node_row("a", 0), node_row("a", 5_000)])
     with pytest.raises(AnalysisError, match="1,000 are the most"):
-        analyse(spark, f"file://{tmp_path}/in", f"file://{tmp_path}/out", Settings(1), Silent())
+        analyse(spark, f"file://{tmp_path}/in", f"file://{tmp_path}/out", Settings(1), Progression(spark))
     assert not (tmp_path / "out" / "report.html").exists()
 
 
