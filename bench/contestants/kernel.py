@@ -26,7 +26,6 @@ from hbroker.bench.process import machine_busy_seconds
 __all__ = ["Limit", "parse_udplat", "parse_udplimit"]
 
 _PATIENCE_S: Final = 30.0
-_BUNDLES: Final = ("-m", "parse", "-l", "112", "-s", "1400", "-G", "-g", "10", "-Y")
 _PAYLOAD_BYTES: Final = "64"
 _NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
 
@@ -50,7 +49,7 @@ class Limit:
         seconds = max(1, round(timing.duration))
         relay, load = str(min(broker_cpus)), str(min(plan.cpus))
         if plan.rate is None:
-            flags = [*_BUNDLES, "-R", relay, "-S", load, "-K", load, "-d", str(seconds)]
+            flags = ["-R", relay, "-S", load, "-K", load, "-d", str(seconds)]
             return parse_udplimit(self._said("udplimit", flags), seconds, plan)
         flags = ["-r", str(plan.rate), "-s", _PAYLOAD_BYTES, "-R", relay, "-K", load, "-d", str(seconds)]
         before = _used()
@@ -76,7 +75,7 @@ class Limit:
 
 
 def parse_udplimit(line: str, seconds: float, plan: Plan) -> Round:
-    """The round that `udplimit -m parse` printed. Raises NoAnswer for other output."""
+    """The round that `udplimit` printed. Raises NoAnswer for other output."""
     relay, sender, sink = (_after(line, name) / 100 for name in ("relay cpu", "sender", "sink"))
     per_s = _after(line, "msg_out/s")
     return _round(
