@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -42,6 +41,7 @@ __all__ = [
 _HBROKER: Final = (sys.executable, "-m", "hbroker")
 _ANY_PORT: Final = "127.0.0.1:0"
 _STATE: Final = "state"
+_PREFIX: Final = "hbroker-bench-"
 
 Started: TypeAlias = "tuple[subprocess.Popen[bytes], Address]"
 """The first process, and the address to which clients connect."""
@@ -75,21 +75,27 @@ def own_broker(transport: Transport, workers: int, cpus: frozenset[int] | None) 
 
     It is a node, or, for MQTT, the smallest network with a gateway.
     """
-    if transport == "hbroker":
-        start: Callable[[Path], Started] = partial(_start_node, workers)
-    else:
-        root = {"name": "root", "subtree": "", "workers": workers}
-        gateway = {"name": "gateway", "listeners": [{"address": _ANY_PORT}]}
-        start = partial(_start_network, {"nodes": [root], "gateways": [gateway]}, "gateway")
-    with _fresh_directory() as directory, running(start, directory, cpus) as broker:
+    root = {"name": "root", "subtree": "", "workers": workers}
+    gateway = {"name": "gateway", "listeners": [{"address": _ANY_PORT}]}
+
+    def start(directory: Path) -> Started:
+        if transport == "hbroker":
+            return start_node(directory, "--workers", str(workers))
+        topology = {"nodes": [root], "gateways": [gateway]}
+        return start_network(directory, topology, "gateway", "--no-telemetry")
+
+    with TemporaryDirectory(prefix=_PREFIX) as directory, running(start, Path(directory), cpus) as broker:
         yield broker
 
 
 @contextmanager
 def own_network(topology: Topology, cpus: frozenset[int] | None) -> Iterator[Broker]:
     """Runs a network, whose address is its root's. Raises NoAnswer."""
-    start = partial(_start_network, topology, "root")
-    with _fresh_directory() as directory, running(start, directory, cpus) as broker:
+
+    def start(directory: Path) -> Started:
+        return start_network(directory, topology, "root", "--no-telemetry")
+
+    with TemporaryDirectory(prefix=_PREFIX) as directory, running(start, Path(directory), cpus) as broker:
         yield broker
 
 
@@ -154,22 +160,8 @@ def _is_here(host: str) -> bool:
     return True
 
 
-@contextmanager
-def _fresh_directory() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="hbroker-bench-") as directory:
-        yield Path(directory)
-
-
 def _nodes(directory: Path) -> dict[str, int]:
     found = [
         run for network in run_directory.running(directory / _STATE) if (run := network.read()) is not None
     ]
     return {node.name: node.pid for run in found for node in run.nodes if node.pid is not None}
-
-
-def _start_node(workers: int, directory: Path) -> Started:
-    return start_node(directory, "--workers", str(workers))
-
-
-def _start_network(topology: Topology, entrance: Literal["root", "gateway"], directory: Path) -> Started:
-    return start_network(directory, topology, entrance, "--no-telemetry")

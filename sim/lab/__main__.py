@@ -1,6 +1,6 @@
 """The relay as a program, which only `Lab` starts.
 
-Its arguments: a seed, the descriptor of the connection for orders, and each host as `address=descriptor`.
+Its arguments: the descriptor of the connection for orders, and each host as `address=descriptor`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _AHEAD = -10
 def main(arguments: list[str]) -> None:
     """Returns when the connection for orders has ended."""
     os.nice(_AHEAD)
-    seed, orders, *hosts = arguments
+    orders, *hosts = arguments
     pairs = (host.split("=") for host in hosts)
     tuns = {address: int(descriptor) for address, descriptor in pairs}
-    Forwarder(Relay(int(seed)), tuns, Connection(int(orders))).run()
+    Forwarder(Relay(seed=0), tuns, Connection(int(orders))).run()
 
 
 if __name__ == "__main__":

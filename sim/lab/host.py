@@ -24,6 +24,7 @@ from typing import Final
 __all__ = ["Host", "why_impossible"]
 
 NETMASK: Final = "255.255.0.0"
+MTU: Final = 1_500
 QUEUE_PACKETS: Final = 8_192
 """Packets that may wait for the relay. Further ones are lost, as at any interface."""
 
@@ -58,14 +59,14 @@ class Host:
     gives it what it receives."""
 
     @classmethod
-    def make(cls, address: str, mtu: int = 1_500) -> Host:
+    def make(cls, address: str) -> Host:
         """Makes a host that reaches the whole 10.x.0.0/16 network of `address`. Raises OSError."""
         made: list[Host] = []
         failed: list[OSError] = []
 
         def make() -> None:
             try:
-                made.append(_unshare(address, mtu))
+                made.append(_unshare(address))
             except OSError as error:
                 failed.append(error)
 
@@ -99,7 +100,7 @@ def why_impossible() -> str | None:
     return None
 
 
-def _unshare(address: str, mtu: int) -> Host:
+def _unshare(address: str) -> Host:
     """Gives the calling thread its own network namespace with an interface. The thread should then end."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNET) != 0:
@@ -114,7 +115,7 @@ def _unshare(address: str, mtu: int) -> Host:
                 (_SIOCSIFFLAGS, _flags(b"lo", _IFF_UP)),
                 (_SIOCSIFADDR, _address(address)),
                 (_SIOCSIFNETMASK, _address(NETMASK)),
-                (_SIOCSIFMTU, _number(mtu)),
+                (_SIOCSIFMTU, _number(MTU)),
                 (_SIOCSIFTXQLEN, _number(QUEUE_PACKETS)),
                 (_SIOCSIFFLAGS, _flags(_INTERFACE, _IFF_UP)),
             ):

@@ -29,10 +29,8 @@ class Lab:
     """Hosts by name. A context manager: at its end every program that still runs is killed, and every host
     closed."""
 
-    def __init__(self, names: Iterable[str], *, seed: int = 0, mtu: int = 1_500) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self._addresses = {name: f"10.77.{1 + i // 250}.{1 + i % 250}" for i, name in enumerate(names)}
-        self._seed = seed
-        self._mtu = mtu
         self._hosts: dict[str, Host] = {}
         self._programs: list[subprocess.Popen[Any]] = []
         self._faults = CLEAR
@@ -41,7 +39,7 @@ class Lab:
     def __enter__(self) -> Lab:
         try:
             for name, address in self._addresses.items():
-                self._hosts[name] = Host.make(address, self._mtu)
+                self._hosts[name] = Host.make(address)
             self._orders, self._relay = self._start_relay()
         except BaseException:
             self._close_hosts()
@@ -129,7 +127,7 @@ class Lab:
         ours, its = socket.socketpair()
         with ours, its:
             tuns = {host.address: host.tun for host in self._hosts.values()}
-            command = [sys.executable, "-m", _RELAY, str(self._seed), str(its.fileno())]
+            command = [sys.executable, "-m", _RELAY, str(its.fileno())]
             command += [f"{address}={tun}" for address, tun in tuns.items()]
             relay = subprocess.Popen(command, pass_fds=(its.fileno(), *tuns.values()))
             return Connection(ours.detach()), relay

@@ -330,7 +330,6 @@ class ClientHost(Host):
         credit: int | None = None,
         for_many: bool = False,
         pace: Pace | None = None,
-        drift_ppm: int = 0,
         address: Address | None = None,
     ) -> None:
         session_options = session_options or SessionOptions(name)
@@ -344,7 +343,6 @@ class ClientHost(Host):
             named=session_options.is_named,
             credit=credit,
             for_many=for_many,
-            drift_ppm=drift_ppm,
         )
         self.grants_little = credit is not None or pace is not None
         self.pace = pace
