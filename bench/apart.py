@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Ruler", "compiled"]
-
 _SOURCES: Final = Path(__file__).resolve().parent / "limits"
 _PATIENCE_S: Final = 10.0
 

@@ -21,15 +21,6 @@ from bench.series import Policy, Series, run_all
 from hbroker.bench.launching import end_strays
 from hbroker.bench.process import open_many_files
 
-__all__ = [
-    "broker_and_load_cpus",
-    "command_line",
-    "policy_options",
-    "round_options",
-    "run_series",
-    "write_option",
-]
-
 Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
 
 _INTERRUPTED: Final = 130

@@ -32,8 +32,6 @@ from hbroker.bench.launching import NoAnswer, ended, launch
 from hbroker.bench.plan import Address
 from hbroker.bench.process import cpu_seconds, resident_bytes
 
-__all__ = ["main"]
-
 _SETTLE_S: Final = 2.0
 _CONNACK_5: Final = b"\x20\x03\x00\x00\x00"
 

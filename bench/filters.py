@@ -23,8 +23,6 @@ from typing import Final, Literal, TypeAlias
 from hbroker._native import Config, Engine
 from hbroker.bench.process import resident_bytes
 
-__all__ = ["Filters", "Kind", "measure_filters"]
-
 Kind: TypeAlias = Literal["plain", "wildcard"]
 
 _OF_A_SESSION: Final = 100

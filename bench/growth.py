@@ -25,8 +25,6 @@ from bench.rounds import told_by
 from bench.width import measure_width
 from hbroker.bench.launching import NoAnswer
 
-__all__ = ["QUANTITIES", "Quantity", "main"]
-
 Row: TypeAlias = dict[str, Any]
 Value: TypeAlias = Callable[[Row], float | None]
 """Returns None if the value was too small to measure."""

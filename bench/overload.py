@@ -36,8 +36,6 @@ from hbroker.bench.plan import Address
 from hbroker.bench.process import resident_bytes
 from hbroker.errors import HBrokerError
 
-__all__ = ["Overload", "answers", "main"]
-
 _FACTOR: Final = 2.0
 _TOPICS: Final = 10_000
 _PAIRS: Final = 8

@@ -18,8 +18,6 @@ from hbroker.bench.brokers import Broker as Running
 from hbroker.bench.brokers import running
 from hbroker.bench.launching import NoAnswer, ended
 
-__all__ = ["Round", "Standing", "Timing", "measure_generated", "told_by", "up"]
-
 _PAYLOAD_BYTES: Final = 64
 _PATIENCE_S: Final = 60.0
 """Seconds for connecting, and until the last message has arrived."""

@@ -9,8 +9,6 @@ from typing import Final
 
 import trustme
 
-__all__ = ["AUTHORITY", "Pair", "client_context", "issue"]
-
 AUTHORITY: Final = "authority.pem"
 """The authority's certificate, beside those that it issued."""
 

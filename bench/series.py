@@ -22,16 +22,11 @@ from bench.rounds import Round, Timing
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.process import machine_busy_seconds
 
-__all__ = ["Contestant", "Measure", "Policy", "Series", "Spread", "run_all"]
-
 B = TypeVar("B", bound=Broker)
 
 _GLANCE_S: Final = 0.25
 _MOST_FAILURES: Final = 2
 """After this number of failures a series is given up."""
-
-Measure: TypeAlias = Callable[[Broker, Plan, Timing, frozenset[int]], Round]
-"""Runs a load on a broker that has these CPUs. Raises NoAnswer."""
 
 
 @dataclass(frozen=True, slots=True)

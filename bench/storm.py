@@ -25,8 +25,6 @@ from hbroker.bench.launching import NoAnswer
 from hbroker.bench.plan import Address
 from sim.rooms.mqtt.packets import Will, connect, subscribe
 
-__all__ = ["Plan", "Storm", "StormResult"]
-
 _CONNACK, _SUBACK = 0x20, 0x90
 _GRANTED: Final = 1
 """The SUBACK code of a filter that asked for QoS 1."""

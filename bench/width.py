@@ -19,8 +19,6 @@ from hbroker.protocol.results import Resolved, Subscribed
 from sim.network.hosts import ClientHost, NodeHost
 from sim.network.world import Datagram, World
 
-__all__ = ["Width", "measure_width"]
-
 T = TypeVar("T")
 
 _SECOND: Final = 1_000_000

@@ -12,8 +12,6 @@ from hbroker.bench.brokers import Started
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.plan import Address
 
-__all__ = ["Broker", "Started", "wait_for_port"]
-
 _READY_S: Final = 15.0
 
 

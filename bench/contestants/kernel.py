@@ -23,8 +23,6 @@ from bench.series import Contestant
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.process import machine_busy_seconds
 
-__all__ = ["Limit", "parse_udplat", "parse_udplimit"]
-
 _PATIENCE_S: Final = 30.0
 _PAYLOAD_BYTES: Final = "64"
 _NUMBER: Final = r"(-?\d+(?:\.\d+)?)"

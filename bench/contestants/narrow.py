@@ -17,8 +17,6 @@ from typing import Final, TypeVar
 
 from hbroker.bench.launching import NoAnswer
 
-__all__ = ["obstacle", "with_mtu"]
-
 T = TypeVar("T")
 
 _CLONE_NEWNET: Final = 0x4000_0000

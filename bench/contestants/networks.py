@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import hbroker
-from bench.contestants.brokers import Started
-from hbroker.bench.brokers import start_network, start_node
+from hbroker.bench.brokers import Started, start_network, start_node
 from hbroker.bench.plan import Transport
-
-__all__ = ["Gateway", "Node"]
 
 
 class Node:

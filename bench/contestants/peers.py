@@ -15,12 +15,11 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
-from bench.contestants.brokers import Started, wait_for_port
+from bench.contestants.brokers import wait_for_port
 from bench.secure import issue
+from hbroker.bench.brokers import Started
 from hbroker.bench.launching import NoAnswer, free_port, launch
 from hbroker.bench.plan import Transport
-
-__all__ = ["Mosquitto", "Nats", "NatsCore"]
 
 _HOST: Final = "127.0.0.1"
 

@@ -18,12 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from bench.contestants.brokers import Started
 from bench.plan import Plan
 from bench.rounds import Round, Timing, measure_generated
+from hbroker.bench.brokers import Started
 from hbroker.bench.launching import NoAnswer, announcement, launch
-
-__all__ = ["Zenoh", "built", "measure_zenoh"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _SOURCE: Final = _ROOT / "bench" / "zenoh"

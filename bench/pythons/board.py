@@ -16,8 +16,6 @@ from multiprocessing.sharedctypes import RawArray
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-__all__ = ["BURST", "PAYLOAD_BYTES", "Board", "Field", "Pace", "ReceiveChecker", "new_board", "own_cost_us"]
-
 Board: TypeAlias = Any
 """An array of 64-bit numbers, one for each `Field`. (`multiprocessing` has no better type for it.)"""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from paho.mqtt import client as mqtt
 
-__all__ = ["LIBRARIES", "Library"]
-
 _TOPIC: Final = "bench/python"
 _SUBJECT: Final = "bench.python"
 _READY_S: Final = 10.0

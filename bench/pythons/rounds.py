@@ -21,8 +21,6 @@ from hbroker.bench.launching import NoAnswer, on_cpus
 from hbroker.bench.plan import Address
 from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
 
-__all__ = ["PythonRound", "measure_python"]
-
 E = TypeVar("E", Pace, ReceiveChecker)
 
 _READY_S: Final = 20.0

@@ -11,14 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.contestants.brokers import Started, wait_for_port
+from bench.contestants.brokers import wait_for_port
+from hbroker.bench.brokers import Started
 from hbroker.bench.launching import free_port, launch
 from hbroker.bench.plan import Address
 
 if TYPE_CHECKING:
     import zenoh
-
-__all__ = ["ZenohRouter", "client_config"]
 
 _ALONE: Final[dict[str, Any]] = {
     "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},

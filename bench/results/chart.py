@@ -15,8 +15,6 @@ from typing import Final
 
 from bench.series import Spread
 
-__all__ = ["Curve", "Panel", "Point", "dots", "lines"]
-
 _WIDTH: Final = 760
 _LABELS: Final = 210
 """Pixels for the names at the left."""

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["GOALS", "Figures", "Goal", "GoalResult", "judge"]
-
 Quantity: TypeAlias = Literal["delivered_per_cpu_s", "p50", "p99"]
 Figures: TypeAlias = Mapping[tuple[str, str, Quantity], float]
 """Medians, by load, contestant and quantity."""

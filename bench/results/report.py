@@ -14,22 +14,6 @@ from bench.rounds import Round
 from bench.series import Series, Spread
 from hbroker.bench.process import cpu_model
 
-__all__ = [
-    "apart_of",
-    "as_json",
-    "as_text",
-    "faults_of",
-    "limit_of",
-    "load_of",
-    "machine",
-    "mishaps_of",
-    "percent_of",
-    "progress_line",
-    "rate_of",
-    "rounds_of",
-    "table",
-]
-
 _BUSY: Final = 0.85
 """With at least this share of its CPU, a side is the limit; others may use the rest."""
 

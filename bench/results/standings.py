@@ -18,8 +18,6 @@ from bench.results.goals import GOALS, Figures, GoalResult, Quantity, judge
 from bench.results.report import as_json, as_text, load_of
 from bench.series import Series, Spread
 
-__all__ = ["FIGURES", "PAGE", "Standings", "publish", "with_section"]
-
 _DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PAGE: Final = _DOCS / "benchmarks.md"
 FIGURES: Final = _DOCS / "figures"
