@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from statistics import median
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from bench.contestants.brokers import Broker
 from bench.plan import Plan

@@ -1,12 +1,8 @@
 """`make demo`: a house of six brokers on this machine, for about ten seconds.
 
     __main__   the demo, from begin to end
-    house      its processes: `hbroker up`, the capture, `tree`, `resolve`
-    devices    simulated devices, and readings of this machine
-    life       publishes the readings, and counts what watchers receive
-    display    progress on a terminal
-    report     the results
+    house      its processes: `hbroker up`, `sim`, the capture, `tree`, `resolve`
+    report     the packets between brokers
 
-`__main__` imports all others; `life` imports `devices`; `display` and `report` import types of `life`, and
-`report` also of `house`. It needs the extras `demo` and `capture`.
+`__main__` imports both; `report` imports a type of `house`. It needs the extra `capture`.
 """

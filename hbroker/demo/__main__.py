@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 import click
 from rich.console import Console
 
-from hbroker.demo import devices, report
-from hbroker.demo.devices import Device
-from hbroker.demo.display import progress_display
 from hbroker.demo.house import Capture, House, HouseError, run
-from hbroker.demo.life import live
-from hbroker.errors import HBrokerError
+from hbroker.demo.report import on_capture
 
 SECONDS: Final = 10.0
 TRACED: Final = "home/outside/securitycams/front/motion"
@@ -36,7 +29,7 @@ def main(seconds: float) -> None:
     except KeyboardInterrupt:
         console.print("interrupted; everything is stopped")
         sys.exit(130)
-    except (HouseError, HBrokerError, OSError) as error:
+    except (HouseError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         sys.exit(1)
 
@@ -52,31 +45,15 @@ def _play(console: Console, seconds: float) -> None:
         for node in house.nodes:
             console.print(f"  {node.name:<13} {node.subtree or '(all the rest)'}")
         capture.start(house.nodes)
-        looks: list[str] = []
-
-        def look() -> None:
-            looks.append(run("tree", "--root", house.root))
-            looks.append(run("resolve", TRACED, "--trace", "--root", house.root))
-
-        with progress_display(console) as show:
-            progress = asyncio.run(live(house.root, _households(), seconds, show, look))
-        tree, trace = looks
-        _print(console, "What was said", report.on_life(progress))
-        _print(console, "hbroker tree", tree.splitlines())
-        _print(console, f"hbroker resolve {TRACED} --trace", trace.splitlines())
+        _print(console, "hbroker sim home", ())
+        house.simulate(seconds)
+        _print(console, "hbroker tree", run("tree", "--root", house.root))
+        trace = run("resolve", TRACED, "--trace", "--root", house.root)
+        _print(console, f"hbroker resolve {TRACED} --trace", trace)
         packet_counts = capture.stop()
-        _print(
-            console, "What went over the wire", report.on_capture(packet_counts, house.nodes, capture.refusal)
-        )
+        _print(console, "What went over the wire", on_capture(packet_counts, house.nodes, capture.refusal))
         ended = house.stop()
         console.print(f"\nEverything is stopped, in {ended:.1f} s.")
-
-
-def _households() -> list[list[Device]]:
-    """The devices of each room, and those of this machine. Each list has one connection."""
-    simulated = devices.rooms(random.Random())
-    by_room = groupby(simulated, key=lambda device: device.topic.split("/")[1])
-    return [*(list(room) for _, room in by_room), list(devices.machine())]
 
 
 def _print(console: Console, title: str, lines: Iterable[str]) -> None:

@@ -65,6 +65,14 @@ class House:
         self.stop()
         raise HouseError(f"the network did not come up within {_READY_S:g} s")
 
+    def simulate(self, seconds: float) -> None:
+        """Has simulated devices live in the house. Their picture and their tables are shown. Raises
+        HouseError."""
+        flags = ["--duration", str(seconds), "--root", self.root, "--state-dir", str(self._directory)]
+        command = [sys.executable, "-m", "hbroker", "sim", "home", *flags]
+        if subprocess.run(command, check=False).returncode:
+            raise HouseError("hbroker sim failed")
+
     def stop(self) -> float:
         """Ends all processes of the network. Returns the seconds that this took. Idempotent."""
         began = time.monotonic()
@@ -104,8 +112,8 @@ class Capture:
         return PacketCounts.from_json(json.loads(output)) if output else None
 
 
-def run(*arguments: str, timeout: float = 10.0) -> str:
-    """The output of an `hbroker` command. Raises HouseError."""
+def run(*arguments: str, timeout: float = 10.0) -> list[str]:
+    """The output of an `hbroker` command, line by line. Raises HouseError."""
     command = [sys.executable, "-m", "hbroker", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
@@ -113,7 +121,7 @@ def run(*arguments: str, timeout: float = 10.0) -> str:
         raise HouseError(f"hbroker {arguments[0]} did not end within {timeout:g} s") from None
     if done.returncode:
         raise HouseError(f"hbroker {arguments[0]} failed: {done.stderr.strip()}")
-    return done.stdout
+    return done.stdout.splitlines()
 
 
 def _start(module: str, *arguments: str) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""The results of the demo: messages by watcher, and packets between brokers."""
+"""The result of the demo: packets between brokers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hbroker.capture.packet_counts import PacketCounts
     from hbroker.demo.house import Node
-    from hbroker.demo.life import Progress
 
-__all__ = ["on_capture", "on_life"]
-
-
-def on_life(progress: Progress) -> Iterator[str]:
-    """Lines about the published and received messages."""
-    by_qos = ", ".join(f"{count} at QoS {qos}" for qos, count in sorted(progress.published.items()))
-    yield f"published {progress.published.total()} messages ({by_qos or 'none'}), {progress.failed} failed"
-    for watch in progress.watches:
-        owners = ", ".join(watch.owners)
-        yield f"  {watch.filter:<20} QoS {watch.qos}: {watch.received:>6} received from {owners}"
+__all__ = ["on_capture"]
 
 
 def on_capture(
