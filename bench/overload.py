@@ -8,14 +8,11 @@ owner more than the load, so one CPU is enough for the load.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,10 +24,10 @@ import click
 
 from bench.command import broker_and_load_cpus, round_options
 from bench.contestants.networks import Node
-from bench.rounds import Timing
+from bench.rounds import Timing, told_by
 from hbroker import sync
 from hbroker.bench.brokers import Broker, running
-from hbroker.bench.launching import NoAnswer, ended
+from hbroker.bench.launching import NoAnswer
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.plan import Address
 from hbroker.bench.process import resident_bytes
@@ -154,23 +151,23 @@ def _round(
         TemporaryDirectory(prefix="hbroker-bench-") as name,
         running(Node().start, Path(name), broker_cpus) as node,
     ):
-        with _load(timing, topics, node, load_cpus) as load:
-            closed = _reported(load)
+        closed = _load(timing, topics, node, load_cpus)
         capacity = closed["delivered_per_s"]
         before = resident_bytes(node.pids)
         rate = factor * capacity
         with (
             ProcessPoolExecutor(1, mp_context=get_context("spawn")) as prober,
-            _load(timing, topics, node, load_cpus, "--open", "--rate", f"{rate:.0f}") as load,
+            ThreadPoolExecutor(1) as thread,
         ):
+            paced = ("--open", "--rate", f"{rate:.0f}")
+            loaded = thread.submit(_load, timing, topics, node, load_cpus, *paced)
             time.sleep(timing.warm_up)
             answered = prober.submit(answers, node.address, timing.duration, load_cpus)
             most = before
-            while load.poll() is None and not answered.done():
+            while not loaded.done() and not answered.done():
                 most = max(most, resident_bytes(node.pids))
                 time.sleep(_PAUSE_S)
-            took = answered.result()
-            blast = _reported(load)
+            took, blast = answered.result(), loaded.result()
     return Overload(
         capacity=capacity,
         offered=rate,
@@ -185,11 +182,8 @@ def _round(
     )
 
 
-@contextmanager
-def _load(
-    timing: Timing, topics: int, node: Broker, cpus: frozenset[int], *more: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """The pairs, in a process of their own, as long as the context lasts."""
+def _load(timing: Timing, topics: int, node: Broker, cpus: frozenset[int], *more: str) -> dict[str, Any]:
+    """The output of the pairs, which run in a process of their own. Raises NoAnswer."""
     flags: dict[str, object] = {
         "--clients": _PAIRS,
         "--topics": topics,
@@ -201,24 +195,7 @@ def _load(
     }
     words = [str(word) for flag in flags.items() for word in flag]
     command = [sys.executable, "-m", "hbroker", "bench", "pairs", "--json", *words, *more]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            ended(process)
-
-
-def _reported(load: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """The JSON output of the load, also if messages are lost. Raises NoAnswer."""
-    try:
-        output, complaint = load.communicate(timeout=_PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        raise NoAnswer("the load did not end") from None
-    if not output:
-        raise NoAnswer(complaint.decode().strip())
-    reported: dict[str, Any] = json.loads(output)
-    return reported
+    return told_by("the load", command, _PATIENCE_S)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,18 @@ import ctypes
 import fcntl
 import os
 import shutil
-import socket
 import struct
+import subprocess
 import sys
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 __all__ = ["Host", "why_impossible"]
 
-NETMASK: Final = "255.255.0.0"
-MTU: Final = 1_500
 QUEUE_PACKETS: Final = 8_192
 """Packets that may wait for the relay. Further ones are lost, as at any interface."""
 
@@ -34,17 +33,18 @@ AHEAD: Final = -5
 _TUN: Final = Path("/dev/net/tun")
 _CLONE_NEWNET: Final = 0x4000_0000
 
-# linux/if_tun.h, linux/sockios.h, linux/if.h
+# linux/if_tun.h
 _TUNSETIFF: Final = 0x4004_54CA
 _IFF_TUN: Final = 0x0001
 _IFF_NO_PI: Final = 0x1000
-_SIOCSIFFLAGS: Final = 0x8914
-_SIOCSIFADDR: Final = 0x8916
-_SIOCSIFNETMASK: Final = 0x891C
-_SIOCSIFMTU: Final = 0x8922
-_SIOCSIFTXQLEN: Final = 0x8943
-_IFF_UP: Final = 0x0001
-_INTERFACE: Final = b"lan0"
+_INTERFACE: Final = "lan0"
+
+_SET_UP: Final = f"""\
+link set lo up
+address add {{address}}/16 dev {_INTERFACE}
+link set {_INTERFACE} mtu 1500 txqueuelen {QUEUE_PACKETS} up
+"""
+"""Commands for `ip -batch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +61,8 @@ class Host:
     @classmethod
     def make(cls, address: str) -> Host:
         """Makes a host that reaches the whole 10.x.0.0/16 network of `address`. Raises OSError."""
-        made: list[Host] = []
-        failed: list[OSError] = []
-
-        def make() -> None:
-            try:
-                made.append(_unshare(address))
-            except OSError as error:
-                failed.append(error)
-
-        thread = threading.Thread(target=make)
-        thread.start()
-        thread.join()
-        if failed:
-            raise failed[0]
-        return made[0]
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(_unshare, address).result()
 
     def command(self, command: Sequence[str]) -> list[str]:
         """The command line that runs `command` on this host, for a process that inherits `namespace`."""
@@ -91,8 +78,9 @@ def why_impossible() -> str | None:
     """Why this process cannot make hosts; None: it can."""
     if sys.platform != "linux":
         return "network namespaces are Linux's"
-    if shutil.which("nsenter") is None:
-        return "nsenter (of util-linux) is missing"
+    for program, package in (("nsenter", "util-linux"), ("ip", "iproute2")):
+        if shutil.which(program) is None:
+            return f"{program} (of {package}) is missing"
     try:
         Host.make("10.255.255.254").close()
     except OSError as error:
@@ -105,39 +93,18 @@ def _unshare(address: str) -> Host:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare(CLONE_NEWNET)")
-    namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    tun = -1
-    try:
+    with ExitStack() as opened:
+        namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        opened.callback(os.close, namespace)
         tun = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK)
-        fcntl.ioctl(tun, _TUNSETIFF, _flags(_INTERFACE, _IFF_TUN | _IFF_NO_PI))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            for request, argument in (
-                (_SIOCSIFFLAGS, _flags(b"lo", _IFF_UP)),
-                (_SIOCSIFADDR, _address(address)),
-                (_SIOCSIFNETMASK, _address(NETMASK)),
-                (_SIOCSIFMTU, _number(MTU)),
-                (_SIOCSIFTXQLEN, _number(QUEUE_PACKETS)),
-                (_SIOCSIFFLAGS, _flags(_INTERFACE, _IFF_UP)),
-            ):
-                fcntl.ioctl(any_socket, request, argument)
-    except OSError:
-        for descriptor in (namespace, tun):
-            if descriptor >= 0:
-                os.close(descriptor)
-        raise
+        opened.callback(os.close, tun)
+        # struct ifreq (netdevice(7)): a name, and flags
+        fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", _INTERFACE.encode(), _IFF_TUN | _IFF_NO_PI))
+        commands = _SET_UP.format(address=address)
+        done = subprocess.run(
+            ["ip", "-batch", "-"], input=commands, text=True, capture_output=True, check=False
+        )
+        if done.returncode:
+            raise OSError(f"ip: {done.stderr.strip()}")
+        opened.pop_all()
     return Host(address, namespace, tun)
-
-
-# struct ifreq (netdevice(7)): a name, and a union of which one member is used.
-
-
-def _flags(interface: bytes, flags: int) -> bytes:
-    return struct.pack("16sH22x", interface, flags)
-
-
-def _number(value: int) -> bytes:
-    return struct.pack("16si20x", _INTERFACE, value)
-
-
-def _address(ip: str) -> bytes:
-    return struct.pack("16sHH4s16x", _INTERFACE, socket.AF_INET, 0, socket.inet_aton(ip))

@@ -58,34 +58,16 @@ class Stage:
             self._deliveries.successions.disturb()
         if isinstance(action, (*actions.FAILURES, actions.Exhaust, actions.Falter, actions.Succeed)):
             self._deliveries.message_totals.disturb()
-        match action:
-            case actions.Join() | actions.Leave() | actions.Dismiss() | actions.Move():
-                self._take_for_node(action)
-            case (
-                actions.FillDisk()
-                | actions.Exhaust()
-                | actions.FailDisk()
-                | actions.MendDisk()
-                | actions.LosePower()
-                | actions.Falter()
-            ):
-                self._take_for_disk(action)
-            case actions.Part():
-                self._processes.apart.append(action.hosts)
-            case actions.Heal():
-                self._processes.apart.remove(action.hosts)
-            case actions.Replay():
-                host = None if self._attacker is None else self._attacker.attack(action.kind)
-                if host is not None:
-                    self._bounds.count(host)
-            case actions.Stop() | actions.Continue() | actions.Suspend() | actions.Wake():
-                self._take_for_process(action)
-            case actions.Crash() | actions.Restart() | actions.Succeed():
-                self._take_for_process(action)
-            case _:
-                client = self._processes.client(action.client)
-                if client is not None:
-                    self._take_for_client(client, action)
+        if isinstance(action, actions.NodeAction):
+            self._take_for_node(action)
+        elif isinstance(action, actions.DiskAction):
+            self._take_for_disk(action)
+        elif isinstance(action, actions.ProcessAction):
+            self._take_for_process(action)
+        elif isinstance(action, actions.PathAction):
+            self._take_for_path(action)
+        elif (client := self._processes.client(action.client)) is not None:
+            self._take_for_client(client, action)
 
     def start_node(self, name: str) -> NodeHost:
         """Starts a node's first process."""
@@ -157,6 +139,17 @@ class Stage:
                     operators.Operator(self._world, operators.move(action.subtree, holder, node))
             case _:
                 pass
+
+    def _take_for_path(self, action: actions.PathAction) -> None:
+        match action:
+            case actions.Part():
+                self._processes.apart.append(action.hosts)
+            case actions.Heal():
+                self._processes.apart.remove(action.hosts)
+            case actions.Replay():
+                host = None if self._attacker is None else self._attacker.attack(action.kind)
+                if host is not None:
+                    self._bounds.count(host)
 
     def _take_for_disk(self, action: actions.DiskAction) -> None:
         host = self._processes.hosts.get(action.node)

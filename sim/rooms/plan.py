@@ -114,9 +114,11 @@ class _Planner:
     def plan(self) -> Plan:
         scenario = self._scenario
         for watcher in scenario.watchers:
-            self._add(
-                watcher.name, Role.WATCHER, "", watcher.over is not Over.MQTT, _nothing,
-                filters=watcher.filters, qos=watcher.qos,
+            self._clients.append(
+                Client(
+                    len(self._clients), watcher.name, Role.WATCHER, "", watcher.over is not Over.MQTT,
+                    is_device=False, events=_nothing, filters=watcher.filters, qos=watcher.qos,
+                )
             )  # fmt: skip
         for room in scenario.rooms:
             self._add_room(room)
@@ -125,7 +127,12 @@ class _Planner:
         for number, update in enumerate(scenario.updates, 1):
             image = self._stream(f"{scenario.top}/{update.area}/firmware", 1, update.area)
             events = partial(updater, update.at_s, update.size, self._block)
-            self._add(f"updater-{number}", Role.UPDATER, update.area, True, events, streams=(image,))
+            self._clients.append(
+                Client(
+                    len(self._clients), f"updater-{number}", Role.UPDATER, update.area, is_native=True,
+                    is_device=False, events=events, streams=(image,),
+                )
+            )  # fmt: skip
         rate = sum(
             self._scenario.kinds[kind].rate * count * self._tempos[room.path]
             for room in scenario.rooms
@@ -153,10 +160,12 @@ class _Planner:
                 devices.append(partial(self._add_device, kind, topic, room))
         name = f"{self._scenario.top}/{room.path}/controller"
         clock_s = self._scenario.clock_s
-        self._add(
-            name, Role.CONTROLLER, room.path, True,
-            lambda: commanding(self._random(name), commands, clock_s=clock_s),
-            streams=tuple(streams), filters=(f"{self._scenario.top}/{room.path}/#",), no_local=True,
+        self._clients.append(
+            Client(
+                len(self._clients), name, Role.CONTROLLER, room.path, is_native=True, is_device=False,
+                events=lambda: commanding(self._random(name), commands, clock_s=clock_s),
+                streams=tuple(streams), filters=(f"{self._scenario.top}/{room.path}/#",), no_local=True,
+            )
         )  # fmt: skip
         for add in devices:
             add()
@@ -177,14 +186,17 @@ class _Planner:
             answers[f"{topic}/{command.leaf}"] = len(streams)
             streams.append(self._stream(f"{topic}/{command.answer}", command.qos, room.path))
         images = () if kind.absence else self._images(room, kind)
-        self._add(
-            topic, kind.name, room.path, next(self._native[kind.over]),
-            lambda: device(
-                self._random(topic), kind.reports, kind.absence, self._block,
-                clock_s=self._scenario.clock_s, first_stream=first,
-            ),
-            streams=tuple(streams), birth=0, will=1 if breaks_off else None, answers=answers,
-            filters=(*answers, *images), is_device=True,
+        self._clients.append(
+            Client(
+                len(self._clients), topic, kind.name, room.path, next(self._native[kind.over]),
+                is_device=True,
+                events=lambda: device(
+                    self._random(topic), kind.reports, kind.absence, self._block,
+                    clock_s=self._scenario.clock_s, first_stream=first,
+                ),
+                streams=tuple(streams), birth=0, will=1 if breaks_off else None, answers=answers,
+                filters=(*answers, *images),
+            )
         )  # fmt: skip
 
     def _add_person(self, number: int) -> None:
@@ -196,10 +208,11 @@ class _Planner:
         streams = tuple(
             self._stream(f"{self._scenario.top}/{path}/presence/person-{number}", 1, path) for path in known
         )
-        self._add(
-            name, Role.PERSON, "", next(self._native[people.over]),
-            lambda: person(self._random(name), range(len(known)), people.stay_s),
-            streams=streams, is_device=True,
+        self._clients.append(
+            Client(
+                len(self._clients), name, Role.PERSON, "", next(self._native[people.over]), is_device=True,
+                events=lambda: person(self._random(name), range(len(known)), people.stay_s), streams=streams,
+            )
         )  # fmt: skip
 
     def _images(self, room: Room, kind: Kind) -> tuple[str, ...]:
@@ -217,31 +230,6 @@ class _Planner:
         stream = Stream(len(self._streams), topic, qos, retain, room)
         self._streams.append(stream)
         return stream
-
-    def _add(
-        self,
-        name: str,
-        role: str,
-        room: str,
-        is_native: bool,
-        events: Callable[[], Iterator[Event]],
-        *,
-        streams: tuple[Stream, ...] = (),
-        birth: int | None = None,
-        will: int | None = None,
-        answers: Mapping[str, int] | None = None,
-        filters: tuple[str, ...] = (),
-        qos: int = 2,
-        no_local: bool = False,
-        is_device: bool = False,
-    ) -> None:
-        number = len(self._clients)
-        self._clients.append(
-            Client(
-                number, name, role, room, is_native, is_device, events,
-                streams, birth, will, answers or {}, filters, qos, no_local,
-            )
-        )  # fmt: skip
 
     def _random(self, name: str) -> Random:
         return Random(f"{self._scenario.seed}/{name}")

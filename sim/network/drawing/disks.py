@@ -20,14 +20,13 @@ from ..actions import (
     LosePower,
     MendDisk,
     Move,
-    Publish,
     Restart,
     Subscribe,
     Succeed,
 )
 from ..paths import Faults
 from ..plan import SECOND, NodePlan
-from .successions import FAULTS, MEANWHILE
+from .successions import FAULTS, meanwhile
 
 __all__ = ["draw_disks"]
 
@@ -120,11 +119,7 @@ def _falters(
         yield MendDisk(at + random.randrange(1, 3 * SECOND), node.name)
     yield Falter(at, node.name, with_machine)
     yield Restart(at + random.randrange(SECOND // 10, 3 * SECOND), node.name)
-    below = _below(node, topics)
-    for moment in range(at, at + MEANWHILE, SECOND // 4):
-        if below:
-            qos = random.choice((1, 2))
-            yield Publish(moment, random.choice(publishers), random.choice(below), qos, 20)
+    yield from meanwhile(random, at, publishers, _below(node, topics))
 
 
 def _below(node: NodePlan, topics: tuple[str, ...]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 from hbroker.config import LeasePolicy
@@ -11,7 +12,7 @@ from ..actions import DISTURBANCES, Action, Continue, Heal, Publish, Restart, Su
 from ..paths import Faults
 from ..plan import ROOT, SECOND, NodePlan
 
-__all__ = ["draw_successions"]
+__all__ = ["FAULTS", "draw_successions", "meanwhile"]
 
 MEANWHILE = timers.LEASE + 10 * SECOND
 """The time until everything is quiet again."""
@@ -46,11 +47,15 @@ def draw_successions(
         actions.append(Succeed(at, node.name, heir.name))
         below = [topic for topic in topics if topic.startswith(f"{node.subtree}/")]
         publishers = [client for client in clients if client.startswith("p")]
-        for moment in range(at, at + MEANWHILE, SECOND // 4):
-            if below:
-                qos = random.choice((1, 2))
-                actions.append(Publish(moment, random.choice(publishers), random.choice(below), qos, 20))
+        actions += meanwhile(random, at, publishers, below)
     return paths, actions
+
+
+def meanwhile(random: Random, at: int, publishers: list[str], topics: list[str]) -> Iterator[Action]:
+    """Messages to these topics, while everything becomes quiet again after a death."""
+    for moment in range(at, at + MEANWHILE, SECOND // 4) if topics else ():
+        qos = random.choice((1, 2))
+        yield Publish(moment, random.choice(publishers), random.choice(topics), qos, 20)
 
 
 FAULTS = (*DISTURBANCES, Heal, Continue, Wake, Restart)
