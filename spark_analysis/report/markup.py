@@ -17,7 +17,7 @@ class Markup(str):
     __slots__ = ()
 
 
-Content: TypeAlias = "Markup | str | int | Iterable[Markup | str | int]"
+Content: TypeAlias = "Markup | str | int | Iterable[Content]"
 
 _DASH = "\N{EN DASH}"
 _VOID = {"br", "meta", "rect", "line", "path", "circle"}

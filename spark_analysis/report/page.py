@@ -38,11 +38,7 @@ def _section(section: Section) -> Markup:
     parts: list[Content] = [tag("h2", section.title), tag("p", section.lead, class_="lead"), section.body]
     if section.note:
         parts.append(tag("p", section.note, class_="note"))
-    return tag("section", [part for content in parts for part in _flat(content)])
-
-
-def _flat(content: Content) -> Iterable[Markup | str | int]:
-    return [content] if isinstance(content, str | int) else content
+    return tag("section", parts)
 
 
 def _resource(name: str) -> Markup:
