@@ -134,7 +134,7 @@ def over_time(
         for left, right in timeline.gaps
     ]
     marks += [tag("path", d=f"M0 {height(value):.2f}H100", class_="grid") for value, _ in ticks]
-    names = []
+    names: list[str] = []
     for name, (role, column) in lines.items():
         values = {row["window_start"]: row[column] for row in rows if row["role"] == role}
         if values:

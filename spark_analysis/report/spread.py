@@ -48,7 +48,7 @@ def imbalance(tables: Tables, timeline: Timeline) -> Section:
         "jain": "Jain",
     }
     body: list[list[Content]] = [
-        [ROLES.get(row["role"], row["role"]), *(number(row[name]) for name in names)]
+        [ROLES.get(row["role"]) or row["role"], *(number(row[name]) for name in names)]
         for row in sorted(rows, key=lambda row: row["role"] != "node")
     ]
     curves = {

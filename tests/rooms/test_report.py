@@ -62,7 +62,7 @@ def test_without_a_terminal_the_progress_is_lines_on_standard_error(
 def test_on_a_terminal_the_progress_is_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = io.StringIO()
     terminal = Console(file=drawn, force_terminal=True, width=100, color_system=None)
-    monkeypatch.setattr("rich.console.Console", lambda **_: terminal)
+    monkeypatch.setattr("hbroker.sim.rooms.display.Console", lambda **_: terminal)
     with progress_display("home, 50 devices") as show:
         show(_progress("connecting"))
         show(_progress("playing"))
