@@ -34,8 +34,8 @@ hosts: a client id is connected at one of them, and its session is known at all.
 --root it takes clients of this host alone, on ports 1883 (MQTT) and 8083 (WebSocket) of 127.0.0.1.
 A listener for other hosts needs --passwords or client certificates; without them it is refused,
 unless --anonymous true says that everybody may come.
-A `ready` line comes once it takes clients. SIGHUP reads passwords, rules, limits and
-certificates again.
+A `ready` line comes once it takes clients. SIGHUP reads passwords, rules and certificates again,
+and with --config the limits, too.
 Ctrl-C or SIGTERM: it says goodbye to its clients and ends.
 
 A listener is HOST:PORT, or the keys of a topology file's as key=value, with commas between them:
