@@ -23,7 +23,7 @@ from typing import Final
 from bench.secure import client_context
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.plan import Address
-from sim.rooms.mqtt.packets import Will, connect, subscribe
+from hbroker.sim.rooms.mqtt.packets import Will, connect, subscribe
 
 _CONNACK, _SUBACK = 0x20, 0x90
 _GRANTED: Final = 1

@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 from hbroker.config import NodeSettings
 from hbroker.protocol.results import Resolved, Subscribed
-from sim.network.hosts import ClientHost, NodeHost
-from sim.network.world import Datagram, World
+from hbroker.sim.network.hosts import ClientHost, NodeHost
+from hbroker.sim.network.world import Datagram, World
 
 T = TypeVar("T")
 

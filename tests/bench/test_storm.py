@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 from bench.storm import Plan, Storm
 from hbroker.bench.plan import Address
-from sim.rooms.mqtt.packets import Will, connect, subscribe
+from hbroker.sim.rooms.mqtt.packets import Will, connect, subscribe
 
 _ACCEPTED, _RESUMED, _REFUSED = b"\x20\x03\x00\x00\x00", b"\x20\x03\x01\x00\x00", b"\x20\x03\x00\x87\x00"
 
