@@ -391,9 +391,9 @@ class Subscription:
             with self._condition:
                 waiting = [_Waiting(self._condition) for _ in self.filters]
                 for filter, complete in zip(self.filters, waiting, strict=True):
-                    patience = microseconds(timeout)
+                    timeout_us = microseconds(timeout)
                     self._ids.append(
-                        dispatcher.subscribe(filter, self._options, self._inbox, patience, complete.set)
+                        dispatcher.subscribe(filter, self._options, self._inbox, timeout_us, complete.set)
                     )
                 self._client._wake()
                 for complete in waiting:

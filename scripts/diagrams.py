@@ -38,7 +38,7 @@ class Chapter(NamedTuple):
 
 
 CHAPTERS: Final = {
-    "hbroker.protocol.hierarchy.child.uplink.UPLINK": Chapter(
+    "hbroker.protocol.hierarchy.child.subtree_claim.CLAIM_TRANSITIONS": Chapter(
         "A node's claim to a subtree",
         "As a child, for each subtree: [§5.1](protocol.md#51-join), [§5.6](protocol.md#56-leases).",
     ),
@@ -46,10 +46,10 @@ CHAPTERS: Final = {
         "A delegation",
         "As a parent, for each subtree: [§5.1](protocol.md#51-join), [§5.4](protocol.md#54-handover).",
     ),
-    "hbroker.protocol.handover.handover.GIVING": Chapter(
+    "hbroker.protocol.handover.phases.SOURCE_TRANSITIONS": Chapter(
         "Handover, the old owner's end", "[§5.4](protocol.md#54-handover)."
     ),
-    "hbroker.protocol.handover.handover.TAKING": Chapter(
+    "hbroker.protocol.handover.phases.TARGET_TRANSITIONS": Chapter(
         "Handover, the new owner's end", "[§5.4](protocol.md#54-handover)."
     ),
     "hbroker.protocol.resolution.resolver.TRANSITIONS": Chapter(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from hbroker.bench.launching import NoAnswer
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import ClientCore, Event
-from hbroker.protocol.resolution.knowledge import Knowledge
+from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Resolved, Subscribed
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.timers import TimerQueue
@@ -49,7 +49,7 @@ class Controls:
         self._selector = DefaultSelector()
         self._controls: list[ClientControl] = []
         self._sockets: list[LoadClient | LoadClientPool] = []
-        self._members: dict[LoadClientPool, tuple[dict[int, ClientControl], Knowledge]] = {}
+        self._members: dict[LoadClientPool, tuple[dict[int, ClientControl], ResolverCaches]] = {}
         self._waiting: set[ClientControl] = set()
         self._deadlines: TimerQueue[ClientControl] = TimerQueue()
         self._next_look = 0.0
@@ -63,25 +63,25 @@ class Controls:
     def add_client_pool(self, pool: LoadClientPool) -> None:
         """Adds a client pool."""
         members: dict[int, ClientControl] = {}
-        self._members[pool] = members, Knowledge.shared()
+        self._members[pool] = members, ResolverCaches.shared()
         self._listen(pool, lambda: _told(pool, members))
 
     def join(self, pool: LoadClientPool, identity: Identity, subscriber: int) -> None:
         """Adds a client of a pool. It is this subscriber of the load."""
-        members, knowledge = self._members[pool]
+        members, caches = self._members[pool]
         session_options = identity.session_options
         number = pool.open_pool_client(
             session_options.session, persistent=session_options.is_persistent, incarnation=random_id()
         )
         pool.enter(number, subscriber)
-        members[number] = self._take(pool.member(number), identity, knowledge)
+        members[number] = self._take(pool.member(number), identity, caches)
 
     def subscribe(self, filter: str, qos: int) -> None:
         """Makes the latest client subscribe. `settle` returns when every owner has the subscription. Raises
         NoAnswer."""
         control = self._controls[-1]
         self._waiting.add(control)
-        control.subscribe(clock(), filter, Options(qos), patience=self._patience)
+        control.subscribe(clock(), filter, Options(qos), timeout=self._patience)
         self._hear(control)
         self.settle(_AT_ONCE - 1)
 
@@ -95,7 +95,7 @@ class Controls:
         self.settle()
         control = self._controls[-1]
         self._waiting.add(control)
-        control.resolve(clock(), topic, patience=self._patience)
+        control.resolve(clock(), topic, timeout=self._patience)
         self._hear(control)
         self.settle()
         assert self._resolution is not None, "a look-up ends with one, or raises"
@@ -117,10 +117,8 @@ class Controls:
         self._controls, self._sockets, self._members = [], [], {}
         self._selector.close()
 
-    def _take(self, core: ClientCore, identity: Identity, knowledge: Knowledge | None) -> ClientControl:
-        control = ClientControl(
-            core, SystemRandom(), self._root, identity.session_options, knowledge=knowledge
-        )
+    def _take(self, core: ClientCore, identity: Identity, caches: ResolverCaches | None) -> ClientControl:
+        control = ClientControl(core, SystemRandom(), self._root, identity.session_options, caches=caches)
         self._controls.append(control)
         return control
 

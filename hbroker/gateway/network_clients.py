@@ -23,7 +23,7 @@ from hbroker.gateway.native_api import NativeApi
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.packets import Address
-from hbroker.protocol.resolution.knowledge import Knowledge
+from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Result
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest
@@ -70,7 +70,7 @@ class NetworkClients:
         self._root = root
         self._key = key
         self._ids = ids
-        self._knowledge = Knowledge.shared()
+        self._caches = ResolverCaches.shared()
         self._deadlines: TimerQueue[int] = TimerQueue()
         self._leaving: TimerQueue[int] = TimerQueue()
         self._leaving_clients: dict[int, _LeavingClient] = {}
@@ -87,7 +87,7 @@ class NetworkClients:
             root,
             SessionOptions(name),
             ids,
-            self._knowledge,
+            self._caches,
             self._result_handler(SHARED),
         )
         self._controls: dict[int, ClientControl] = {SHARED: shared}
@@ -115,7 +115,7 @@ class NetworkClients:
             self._root,
             session_options,
             self._ids,
-            self._knowledge,
+            self._caches,
             self._result_handler(number),
         )
         self._by_session[session] = number

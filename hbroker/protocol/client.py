@@ -24,12 +24,12 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client_context import ClientContext
 from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address, Reason, body_of, pack
-from hbroker.protocol.resolution.knowledge import Knowledge
-from hbroker.protocol.resolution.resolver import PATIENCE, Resolver
+from hbroker.protocol.resolution.caches import ResolverCaches
+from hbroker.protocol.resolution.resolver import LOOKUP_TIMEOUT, Resolver
 from hbroker.protocol.results import Published, Resolved, ResolveFailed, Result, TakenOver
 from hbroker.protocol.sessions.options import SessionOptions
-from hbroker.protocol.subscriptions.client.options import Options, Wanted
-from hbroker.protocol.subscriptions.client.subscriptions import Subscriber
+from hbroker.protocol.subscriptions.client.options import NewListener, Options
+from hbroker.protocol.subscriptions.client.subscriptions import ClientSubscriptions
 from hbroker.protocol.timers import earliest
 from hbroker.protocol.wills.client_will import ClientWill, Will
 from hbroker.protocol.wills.client_will import State as WillState
@@ -47,8 +47,8 @@ class ClientControl:
     - `session_options`: the session; its id is that of the core's `Config`.
     - `ids`: yields the ids of tickets and subscriptions, for several controls with common ids; None: ids of
       its own.
-    - `knowledge`: what is known about nodes, for several controls with one address; None: its own.
-    - `tell`: called with each outcome; None: outcomes wait for `poll_result`.
+    - `caches`: what is known about nodes, for several controls with one address; None: its own.
+    - `on_result`: called with each outcome; None: outcomes wait for `poll_result`.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class ClientControl:
         "_links",
         "_resolver",
         "_results",
-        "_subscriber",
+        "_subscriptions",
     )
 
     def __init__(
@@ -69,15 +69,19 @@ class ClientControl:
         root: Address,
         session_options: SessionOptions | None = None,
         ids: Iterator[int] | None = None,
-        knowledge: Knowledge | None = None,
-        tell: Callable[[Result], None] | None = None,
+        caches: ResolverCaches | None = None,
+        on_result: Callable[[Result], None] | None = None,
     ) -> None:
         self._ids = count(random.getrandbits(_ID_BITS)) if ids is None else ids
         """Begins at a random number, because nodes may still have the listeners of an earlier run (§7.6)."""
-        self._results: deque[Result] | None = deque() if tell is None else None
-        own = (session_options or SessionOptions(), knowledge or Knowledge(), tell or self._keep)
+        self._results: deque[Result] | None = deque() if on_result is None else None
+        own = (
+            session_options or SessionOptions(),
+            caches or ResolverCaches(),
+            on_result or self._queue_result,
+        )
         self._context = ClientContext(core, random, root, *own)
-        self._subscriber = Subscriber(self._context)
+        self._subscriptions = ClientSubscriptions(self._context)
         self._resolver: Resolver | None = None
         self._client_will: ClientWill | None = None
         self._links: set[int] = set()
@@ -85,19 +89,19 @@ class ClientControl:
 
     # In: the application
 
-    def start(self, now: int, patience: int = PATIENCE) -> int:
+    def start(self, now: int, timeout: int = LOOKUP_TIMEOUT) -> int:
         """Asks the root for its own zone. `Resolved` with the returned ticket shows that the root serves.
 
         The answer names the root's cuts, so the first look-ups begin at these nodes and not at the root.
         """
-        return self.resolve(now, _ROOTS_OWN, trace=True, patience=patience)
+        return self.resolve(now, _ROOTS_OWN, trace=True, timeout=timeout)
 
-    def resolve(self, now: int, topic: str, *, trace: bool = False, patience: int = PATIENCE) -> int:
+    def resolve(self, now: int, topic: str, *, trace: bool = False, timeout: int = LOOKUP_TIMEOUT) -> int:
         """Resolves the owner of a valid topic. Returns the ticket of the outcome. `trace`: asks every node
-        from the root down. `patience`: microseconds."""
-        ticket = self._next_id()
-        self._look_up().resolve(now, ticket, topic, trace=trace, patience=patience)
-        return ticket
+        from the root down. `timeout`: microseconds."""
+        lookup_id = self._next_id()
+        self._look_up().resolve(now, lookup_id, topic, trace=trace, timeout=timeout)
+        return lookup_id
 
     def subscribe(
         self,
@@ -106,38 +110,40 @@ class ClientControl:
         options: Options,
         *,
         group: str = "",
-        patience: int = PATIENCE,
+        timeout: int = LOOKUP_TIMEOUT,
     ) -> int:
-        """Subscribes to a valid filter. Returns the id of the outcome. `patience`: microseconds."""
+        """Subscribes to a valid filter. Returns the id of the outcome. `timeout`: microseconds."""
         subscription = self._next_id()
-        self.subscribe_together(now, [Wanted(subscription, (group, filter), options)], patience=patience)
+        self.subscribe_together(now, [NewListener(subscription, (group, filter), options)], timeout=timeout)
         return subscription
 
-    def subscribe_together(self, now: int, wanted: Sequence[Wanted], *, patience: int = PATIENCE) -> None:
+    def subscribe_together(
+        self, now: int, new_listeners: Sequence[NewListener], *, timeout: int = LOOKUP_TIMEOUT
+    ) -> None:
         """Subscribes to valid filters. Each listener has a new id of `ids`, so the caller knows it before the
         first message arrives. One outcome follows for each. If the client had no link yet, a queued message
         arrives for all listeners that it matches (§6.4)."""
-        self._subscriber.subscribe(now, wanted, patience)
+        self._subscriptions.subscribe(now, new_listeners, timeout)
 
     def unsubscribe(self, now: int, subscription: int) -> None:
         """Ends a subscription. `Unsubscribed` follows."""
-        self._subscriber.unsubscribe(now, subscription)
+        self._subscriptions.unsubscribe(now, subscription)
 
     def release(self, now: int, subscription: int) -> None:
         """Leaves a subscription in the session, and takes no more of its messages. No outcome follows."""
-        self._subscriber.release(now, subscription)
+        self._subscriptions.release(now, subscription)
 
-    def set_will(self, now: int, will: Will, *, patience: int = PATIENCE) -> None:
+    def set_will(self, now: int, will: Will, *, timeout: int = LOOKUP_TIMEOUT) -> None:
         """Registers the will with the owner of its topic, in place of the one before. `WillSet` or
         `WillRefused` follows (§6.6)."""
         if self._client_will is None:
             self._client_will = ClientWill(self._context, self._look_up, self._next_id())
-        self._client_will.start(now, will, patience)
+        self._client_will.start(now, will, timeout)
 
     def set_expiry(self, now: int, expiry_s: int) -> None:
         """Sets the session expiry (seconds) at every owner, with the subscriptions."""
         self._context.session_options = replace(self.session_options, expiry_s=expiry_s)
-        self._subscriber.renew(now)
+        self._subscriptions.renew(now)
 
     def leave(self, *, end_session: bool = False, with_will: bool = False) -> None:
         """Sends LEAVE to every owner (§6.4). A persistent session stays there, offline, unless `end_session`.
@@ -171,7 +177,7 @@ class ClientControl:
                 self._look_up().handle_unresolved(now, event.topic, event.start)
             case PublishedEvent():
                 for sequence in range(event.sequence, event.sequence + event.count):
-                    self._context.tell(Published(sequence, event.topic, event.reason))
+                    self._context.on_result(Published(sequence, event.topic, event.reason))
             case LinkUpEvent():
                 self._links.add(event.link)
                 if self._resolver is not None:
@@ -184,7 +190,7 @@ class ClientControl:
         """Does what is due."""
         if self._resolver is not None:
             self._resolver.handle_timeout(now)
-        self._subscriber.handle_timeout(now)
+        self._subscriptions.handle_timeout(now)
         if self._client_will is not None:
             self._client_will.handle_timeout(now)
         self._pass_on(now)
@@ -193,7 +199,7 @@ class ClientControl:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
-        due = self._subscriber.poll_timeout()
+        due = self._subscriptions.poll_timeout()
         if self._resolver is not None:
             due = earliest(due, self._resolver.poll_timeout())
         return due if self._client_will is None else earliest(due, self._client_will.poll_timeout())
@@ -216,9 +222,9 @@ class ClientControl:
         body = body_of(event.packet)
         match body:
             case pb.SubAck() if event.link is not None:
-                self._subscriber.handle_session_suback(now, event.link, event.source, body)
+                self._subscriptions.handle_session_suback(now, event.link, event.source, body)
             case pb.SubAck():
-                self._subscriber.owners.handle_answer(now, event.source, body)
+                self._subscriptions.owners.handle_answer(now, event.source, body)
             case pb.PubAccept() if self._resolver is not None:
                 self._resolver.handle_accept(now, event.source, body)
             case pb.Referral() if self._resolver is not None:
@@ -230,14 +236,14 @@ class ClientControl:
             case pb.Challenge():
                 if self._resolver is not None:
                     self._resolver.requests.handle_challenge(now, event.source, body)
-                self._subscriber.owners.handle_challenge(now, event.source, body)
+                self._subscriptions.owners.handle_challenge(now, event.source, body)
 
     def _handle_link_down(self, now: int, event: LinkDownEvent) -> None:
         is_refused = event.reason == "refused"
         self._links.discard(event.link)
         if is_refused and self._resolver is not None:
-            self._resolver.refusals.note(now, event.address)
-        self._subscriber.handle_link_down(now, event.link, is_refused=is_refused)
+            self._resolver.refusals.add(now, event.address)
+        self._subscriptions.handle_link_down(now, event.link, is_refused=is_refused)
         if self._client_will is not None:
             self._client_will.handle_link_down(now, event.link, is_refused=is_refused)
 
@@ -248,17 +254,21 @@ class ClientControl:
         client_will = self._client_will
         while (result := self._resolver.poll_result()) is not None:
             match result:
-                case Resolved(ticket=ticket) if client_will is not None and ticket == client_will.ticket:
+                case Resolved(lookup_id=lookup_id) if (
+                    client_will is not None and lookup_id == client_will.lookup_id
+                ):
                     client_will.handle_resolved(now, result.resolution)
-                case ResolveFailed(ticket=ticket) if client_will is not None and ticket == client_will.ticket:
+                case ResolveFailed(lookup_id=lookup_id) if (
+                    client_will is not None and lookup_id == client_will.lookup_id
+                ):
                     client_will.handle_unresolved(now, result)
                 case _:
-                    self._context.tell(result)
+                    self._context.on_result(result)
 
     def _look_up(self) -> Resolver:
         if self._resolver is None:
             context = self._context
-            self._resolver = Resolver(context.core, context.random, context.knowledge, context.root)
+            self._resolver = Resolver(context.core, context.random, context.caches, context.root)
         return self._resolver
 
     def _taken_over(self, now: int, session: int) -> None:
@@ -269,10 +279,10 @@ class ClientControl:
         if self._client_will is not None:
             self._client_will.stop()
         # This outcome comes before those of the subscriptions, so that their readers learn the reason.
-        self._context.tell(TakenOver())
-        self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
+        self._context.on_result(TakenOver())
+        self._subscriptions.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
 
-    def _keep(self, result: Result) -> None:
+    def _queue_result(self, result: Result) -> None:
         assert self._results is not None, "nobody else is told"
         self._results.append(result)
 

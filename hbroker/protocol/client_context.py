@@ -8,7 +8,7 @@ from random import Random
 
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.packets import Address
-from hbroker.protocol.resolution.knowledge import Knowledge
+from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Result
 from hbroker.protocol.sessions.options import SessionOptions
 
@@ -19,13 +19,13 @@ __all__ = ["ClientContext"]
 class ClientContext:
     """What the parts of one client's control share.
 
-    `root`: where look-ups and discoveries begin. `session_options`: for later requests. `tell`: called with
-    each outcome.
+    `root`: where look-ups and discoveries begin. `session_options`: for later requests. `on_result`: called
+    with each outcome.
     """
 
     core: ClientCore
     random: Random
     root: Address
     session_options: SessionOptions
-    knowledge: Knowledge
-    tell: Callable[[Result], None]
+    caches: ResolverCaches
+    on_result: Callable[[Result], None]

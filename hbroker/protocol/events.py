@@ -164,7 +164,7 @@ class Diagnostics:
         """Counts bad input from the network, which is discarded and never raised."""
         self.count(f"drop.{reason}", times)
 
-    def note(self, node_event: NodeEvent) -> None:
+    def add_event(self, node_event: NodeEvent) -> None:
         """Adds an event."""
         self._events.append(node_event)
 

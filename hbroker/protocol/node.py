@@ -1,9 +1,9 @@
 """A node's control: events of the native core in, changes of its tables and packets out (§5, §6).
 
-`Node` only routes. The origin of a packet decides which part handles it: `Uplink` (this node as a child),
-`ParentRole` and `Delegations` (as a parent), `Responder` (PUBCONNECT), `OwnerSubscriptions` (SUBSCRIBE),
-`Wills` and `Orders`, all over one `Jurisdiction`. A packet that makes no sense where it arrives is discarded
-and counted.
+`Node` only routes. The origin of a packet decides which part handles it: `SubtreeClaim` (this node as a
+child), `JoinResponder` and `Delegations` (as a parent), `Responder` (PUBCONNECT), `OwnerSubscriptions`
+(SUBSCRIBE), `SessionWills` and `OrderHandler`, all over one `Jurisdiction`. A packet that makes no sense
+where it arrives is discarded and counted.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.addresses import format_address
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.admin.requests import Orders
+from hbroker.protocol.admin.requests import OrderHandler
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.events import Diagnostics, NodeEvent
 from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.hierarchy.channels import Channels
-from hbroker.protocol.hierarchy.child.requested_subtrees import RequestedSubtrees
-from hbroker.protocol.hierarchy.child.uplink import UplinkContext
+from hbroker.protocol.hierarchy.child.subtree_claim import ClaimContext
+from hbroker.protocol.hierarchy.child.subtree_claims import SubtreeClaims
 from hbroker.protocol.hierarchy.join_proofs import Nonces
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
-from hbroker.protocol.hierarchy.parent.parent import ParentRole
+from hbroker.protocol.hierarchy.parent.join_responder import JoinResponder
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant, Jurisdiction
 from hbroker.protocol.packets import Body, address_from, body_of
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.resolution.responder import Responder
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.sessions.takeover import Takeovers
+from hbroker.protocol.sessions.takeover import TakeoverNotices
 from hbroker.protocol.status import StatusTopic, session_counters, split_drops
-from hbroker.protocol.storage import AfterSync, Recalled, Storage
+from hbroker.protocol.storage import AfterSync, RestoredState, Storage
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
-from hbroker.protocol.wills.session_wills import Wills
+from hbroker.protocol.wills.session_wills import SessionWills
 
 __all__ = ["Node"]
 
@@ -62,8 +62,8 @@ class Node:
 
     - `incarnation`: that of the core's `Config`.
     - `unix_offset_us`: added to `now`, it gives microseconds since the Unix epoch, for epochs (§5.1).
-    - `recalled`: what an earlier run noted. `storage`: takes the notes for the next run.
-    - `vitals`: returns what only the process knows, for the status.
+    - `restored`: what an earlier run saved. `storage`: saves records for the next run.
+    - `process_usage`: returns what only the process knows, for the status.
     """
 
     def __init__(
@@ -74,23 +74,23 @@ class Node:
         *,
         incarnation: int,
         unix_offset_us: int,
-        recalled: Recalled | None = None,
+        restored: RestoredState | None = None,
         storage: Storage | None = None,
-        vitals: Callable[[], Mapping[str, object]] = dict,
+        process_usage: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         self._settings = settings
         diagnostics = self._diagnostics = Diagnostics()
         nonces = Nonces(random.randbytes(16))
         self._channels = Channels(core, settings.join_key, settings.address, random, nonces, diagnostics)
-        core = self._core = self._channels.over()
-        self._recalled = recalled or Recalled()
-        self._vitals = vitals
+        core = self._core = self._channels.authenticated_core()
+        self._restored = restored or RestoredState()
+        self._process_usage = process_usage
         storage = self._storage = storage or Storage()
         self._after_sync = AfterSync(storage)
-        self._sure_at: int | None = None
+        self._doubt_ends_at: int | None = None
         """When every lease that an earlier run may have granted has ended."""
         self._now = 0
-        self.jurisdiction = Jurisdiction(core, storage.note_delegation, unix_offset_us)
+        self.jurisdiction = Jurisdiction(core, storage.save_delegation, unix_offset_us)
         context = self._context = NodeContext(
             settings,
             core,
@@ -107,22 +107,26 @@ class Node:
             StatusTopic(settings.name, "status", core, self.status, 0),
             StatusTopic(settings.name, "sessions", core, self._session_status, 1),
         )
-        self._connected, self._away = _by_presence(self._recalled)
-        self._recovery = Recovery(context, self._connected, forgets=self._recalled.forgets_subscriptions)
+        self._connected_subscriptions, self._offline_subscriptions = _split_offline(self._restored)
+        self._recovery = Recovery(
+            context,
+            self._connected_subscriptions,
+            has_lost_subscriptions=self._restored.has_lost_subscriptions,
+        )
         self.owner_subscriptions = OwnerSubscriptions(context, self._subscription_changed)
         self.sessions = self.owner_subscriptions.sessions
-        self.subscribers = self.owner_subscriptions.subscribers
-        self.wills = Wills(context, self.sessions)
-        self._takeovers = Takeovers(core)
+        self.subscription_store = self.owner_subscriptions.subscription_store
+        self.wills = SessionWills(context, self.sessions)
+        self._takeover_notices = TakeoverNotices(core)
         self._responder = Responder(context)
         movable = (self.owner_subscriptions, self._recovery)
         self.delegations = Delegations(context, *movable, (self.sessions, self.wills))
-        self._parent_role = ParentRole(context, self.delegations, nonces)
-        self.requested_subtrees = RequestedSubtrees(
-            UplinkContext(context, *movable, self.delegations, self._parent_role, self._hang_up),
-            self._recalled.requested_subtrees,
+        self._join_responder = JoinResponder(context, self.delegations, nonces)
+        self.claims = SubtreeClaims(
+            ClaimContext(context, *movable, self.delegations, self._join_responder, self._close_parent_link),
+            self._restored.claims,
         )
-        self._orders = Orders(context, self.requested_subtrees, self.leave, nonces)
+        self._orders = OrderHandler(context, self.claims, self.leave, nonces)
 
     # Change
 
@@ -130,9 +134,9 @@ class Node:
         """The root begins to own the hierarchy; any other node begins to join."""
         self._restore_subscribers(now)
         self._recovery.start(now)
-        if self._recalled.forgets_delegations:
-            self.jurisdiction.doubt()
-            self._sure_at = now + timers.LEASE + 2 * timers.LEASE_DRIFT
+        if self._restored.has_lost_delegations:
+            self.jurisdiction.begin_doubt()
+            self._doubt_ends_at = now + timers.LEASE + 2 * timers.LEASE_DRIFT
         if self._settings.is_root:
             self._recovery.handle_return(now, "")
             # All of `$SYS/nodes` is reserved, also for nodes that join later. The epoch is above all that an
@@ -140,14 +144,14 @@ class Node:
             epoch = max(
                 [
                     self._context.epoch_at(now),
-                    *(delegation.epoch + 1 for delegation in self._recalled.delegations),
+                    *(delegation.epoch + 1 for delegation in self._restored.delegations),
                 ]
             )
             for subtree in ("", STATUS_ROOT):
-                self.jurisdiction.hold(Grant(subtree, epoch, None, True, None))
-        self.delegations.restore(now, self._recalled.delegations)
-        self.jurisdiction.expect(self.requested_subtrees.subtrees)
-        self.requested_subtrees.start(now)
+                self.jurisdiction.set_grant(Grant(subtree, epoch, None, True, None))
+        self.delegations.restore(now, self._restored.delegations)
+        self.jurisdiction.expect(self.claims.subtrees)
+        self.claims.start(now)
 
     def handle_event(self, now: int, event: Event) -> None:
         """Handles one event. First ends the leases that ended before it, once for all events of the same
@@ -160,20 +164,20 @@ class Node:
             case LinkUpEvent() if event.inbound:
                 self.owner_subscriptions.handle_link_up(event.link, event.session)
                 self.wills.handle_link_up(event.session)
-                self._takeovers.handle_link_up(event.session, event.address)
+                self._takeover_notices.handle_link_up(event.session, event.address)
             case LinkDownEvent():
                 self._channels.handle_link_down(event.link)
                 if event.inbound:
                     self._handle_session_down(now, event)
                 self.delegations.handle_link_down(event.link)
-                for uplink in self.requested_subtrees:
-                    uplink.handle_link_down(now, event.link, is_refused=event.reason == "refused")
+                for claim in self.claims:
+                    claim.handle_link_down(now, event.link, is_refused=event.reason == "refused")
             case OverflowEvent():
                 self.owner_subscriptions.handle_overflow(event.session)
             case _:
                 pass
-        self.requested_subtrees.settle(now)
-        self._orders.settle(now)
+        self.claims.start_pending(now)
+        self._orders.answer_ended(now)
 
     def handle_timeout(self, now: int) -> None:
         """Does everything that is due at `now`."""
@@ -183,35 +187,35 @@ class Node:
             return
         self._after_sync.handle_timeout()
         self.owner_subscriptions.handle_timeout(now)
-        self._takeovers.handle_timeout(now)
-        for uplink in self.requested_subtrees:
-            uplink.handle_timeout(now)
-        # After `uplink`: a node that was stopped may not serve their topics any more.
+        self._takeover_notices.handle_timeout(now)
+        for claim in self.claims:
+            claim.handle_timeout(now)
+        # After the claims: a node that was stopped may not serve their topics any more.
         self.wills.handle_timeout(now)
         self.delegations.handle_timeout(now)
         self._orders.handle_timeout(now)
         self._recovery.handle_timeout(now)
-        if self._sure_at is not None and now >= self._sure_at:
-            self._sure_at = None
-            self.jurisdiction.be_sure()
-            self._storage.know_delegations()
+        if self._doubt_ends_at is not None and now >= self._doubt_ends_at:
+            self._doubt_ends_at = None
+            self.jurisdiction.end_doubt()
+            self._storage.clear_lost_delegations()
         for status_topic in self._status_topics:
             if status_topic.is_due(now) and self._serves(status_topic.topic):
                 status_topic.publish(now)
 
     def leave(self, now: int) -> None:
         """Hands back everything that this node owns. `has_stopped` follows once that is done, or once the
-        parent has been silent for `uplink.LEAVE_WAIT`."""
+        parent has been silent for `subtree_claim.LEAVE_WAIT`."""
         self._orders.is_leaving = True
-        self._parent_role.close("")
-        for uplink in self.requested_subtrees:
-            uplink.leave(now)
+        self._join_responder.close("")
+        for claim in self.claims:
+            claim.leave(now)
 
     # Read
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due next, in microseconds; None: never."""
-        deadlines = [u.poll_timeout() for u in self.requested_subtrees]
+        deadlines = [u.poll_timeout() for u in self.claims]
         parts = (
             self._after_sync,
             self.delegations,
@@ -219,11 +223,11 @@ class Node:
             self._recovery,
             self.owner_subscriptions,
             self.wills,
-            self._takeovers,
+            self._takeover_notices,
             *self._status_topics,
         )
         deadlines += [part.poll_timeout() for part in parts]
-        deadlines.append(self._sure_at)
+        deadlines.append(self._doubt_ends_at)
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_event(self) -> NodeEvent | None:
@@ -233,7 +237,7 @@ class Node:
     @property
     def is_serving(self) -> bool:
         """Whether this node serves all subtrees that it claims."""
-        return self.requested_subtrees.are_held and not self.is_in_doubt
+        return self.claims.are_held and not self.is_in_doubt
 
     @property
     def is_in_doubt(self) -> bool:
@@ -247,38 +251,38 @@ class Node:
 
         A node that left because of an order stays a little longer, to answer repeats of the order.
         """
-        return self.requested_subtrees.have_ended and not self._orders.lingers
+        return self.claims.have_ended and not self._orders.lingers
 
     @property
     def has_left(self) -> bool:
         """Whether it was ordered to leave, and has handed back everything (§5.7)."""
-        return self._orders.leave_requested and self.requested_subtrees.have_ended
+        return self._orders.leave_requested and self.claims.have_ended
 
     def status(self, now: int) -> dict[str, object]:
         """The content of this node's status topic, and its line of `hbroker tree --json`."""
         drops, counters = split_drops(Counter(self._core.counters()) + self._diagnostics.counters)
-        requested_subtrees = self.requested_subtrees
-        own = None if requested_subtrees.main is None else self.jurisdiction.lookup(requested_subtrees.main)
+        claims = self.claims
+        own = None if claims.main is None else self.jurisdiction.lookup(claims.main)
         return {
             "name": self._settings.name,
-            "subtree": requested_subtrees.main,
-            "subtrees": requested_subtrees.subtrees,
-            "parent": requested_subtrees.parent,
+            "subtree": claims.main,
+            "subtrees": claims.subtrees,
+            "parent": claims.parent,
             "address": format_address(self._settings.address),
             "epoch": own.epoch if isinstance(own, Grant) else 0,
             "serving": self.is_serving,
             "children": sorted(d.subtree for d in self.jurisdiction.delegations),
-            "subscriptions": len(self.subscribers),
+            "subscriptions": len(self.subscription_store),
             "sessions": self.sessions.connected,
             "publishers": counters.get("publishers", 0),
-            "sessions_away": self.sessions.away,
+            "sessions_away": self.sessions.offline,
             "wills": len(self.wills),
             **{name: counters.get(name, 0) for name in _TOTALS},
             "messages_in": counters.get("messages_in", 0),
             "messages_out": counters.get("messages_out", 0),
             "bytes_in": counters.get("bytes_in", 0),
             "bytes_out": counters.get("bytes_out", 0),
-            **self._vitals(),
+            **self._process_usage(),
             "drops": drops,
             "counters": counters,
             "at_us": now + self._context.unix_offset_us,
@@ -298,7 +302,7 @@ class Node:
         else:
             self._diagnostics.drop("unauthenticated")
             if isinstance(body, pb.Join) and event.inbound:
-                self._parent_role.refuse(link, event.source, body)
+                self._join_responder.refuse(link, event.source, body)
 
     def _handle_body(self, now: int, event: ControlEvent, body: Body | None) -> None:
         match body:
@@ -307,10 +311,10 @@ class Node:
             case pb.Order() if event.link is None:
                 self._orders.handle_order(now, event.source, body)
             case pb.Challenge() if event.link is None:
-                for uplink in self.requested_subtrees:
-                    uplink.handle_challenge(now, event.source, body)
+                for claim in self.claims:
+                    claim.handle_challenge(now, event.source, body)
             case pb.JoinAck():
-                answered = [u for u in self.requested_subtrees if u.handle_joinack(now, event.link, body)]
+                answered = [u for u in self.claims if u.handle_joinack(now, event.link, body)]
                 self._expect(bool(answered))
             case pb.Transfer() if event.link is not None:
                 self._handle_transfer(now, event.link, body)
@@ -334,7 +338,7 @@ class Node:
             case pb.PubConnect():
                 self._responder.handle_pubconnect(requester, body)
             case pb.Join():
-                self._parent_role.handle_join(now, requester, body)
+                self._join_responder.handle_join(now, requester, body)
             case pb.Subscribe():
                 self._refresh_status(now, requester, body.filter)
                 self.owner_subscriptions.handle_subscribe(requester, body)
@@ -351,15 +355,15 @@ class Node:
         return Requester(address, origin.hops, parent_link=event.link)
 
     def _handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
-        for uplink in self.requested_subtrees:
-            if uplink.subtree == transfer.subtree and uplink.link == link:
-                self._expect(uplink.handle_transfer(now, link, transfer))
+        for claim in self.claims:
+            if claim.subtree == transfer.subtree and claim.link == link:
+                self._expect(claim.handle_transfer(now, link, transfer))
                 break
         else:
             self.delegations.handle_transfer(now, link, transfer)
-        self.requested_subtrees.merge(now)
+        self.claims.merge(now)
 
-    def _hang_up(self, link: int) -> None:
+    def _close_parent_link(self, link: int) -> None:
         """Closes the link to a parent, unless another claim uses it."""
         if not self._is_parent(link):
             self._core.close(link)
@@ -368,7 +372,7 @@ class Node:
         self.owner_subscriptions.handle_link_down(now, event.link, event.reason)
         self.wills.handle_link_down(now, event.session, event.reason)
         if event.reason == "taken_over":
-            self._takeovers.handle_link_down(now, event.session, event.address)
+            self._takeover_notices.handle_link_down(now, event.session, event.address)
 
     def _handle_client_leave(self, now: int, link: int, leave: pb.Leave) -> None:
         session = self.sessions.of_link(link)
@@ -377,7 +381,7 @@ class Node:
         self.owner_subscriptions.handle_leave(link, leave)
 
     def _is_parent(self, link: int) -> bool:
-        return any(u.link == link for u in self.requested_subtrees)
+        return any(u.link == link for u in self.claims)
 
     def _expect(self, expected: bool) -> None:
         if not expected:
@@ -388,19 +392,19 @@ class Node:
     def _restore_subscribers(self, now: int) -> None:
         """§5.8: the queues of sessions that were offline are lost. Their clients learn it when they come
         back, because their subscriptions are gone."""
-        self.owner_subscriptions.restore(now, self._connected)
-        for subscription in self._away:
-            self._storage.note_subscription(subscription, True)
-        for session in {subscription.session for subscription in self._away}:
-            self._storage.note_away(session, False)
+        self.owner_subscriptions.restore(now, self._connected_subscriptions)
+        for subscription in self._offline_subscriptions:
+            self._storage.save_subscription(subscription, True)
+        for session in {subscription.session for subscription in self._offline_subscriptions}:
+            self._storage.save_offline(session, False)
 
     def _subscription_changed(self, subscription: Subscription, ended: bool) -> None:
-        self._storage.note_subscription(subscription, ended)
+        self._storage.save_subscription(subscription, ended)
         if not ended:
             self._recovery.handle_subscribed(subscription)
-        self.delegations.follow(subscription, ended)
-        for uplink in self.requested_subtrees:
-            uplink.follow(subscription, ended)
+        self.delegations.handle_subscription_changed(subscription, ended)
+        for claim in self.claims:
+            claim.handle_subscription_changed(subscription, ended)
 
     def _clock(self) -> int:
         """The time of the event that is being handled."""
@@ -424,10 +428,10 @@ class Node:
         return isinstance(owner, Grant) and owner.serving
 
 
-def _by_presence(recalled: Recalled) -> tuple[list[Subscription], list[Subscription]]:
+def _split_offline(restored: RestoredState) -> tuple[list[Subscription], list[Subscription]]:
     """The subscriptions of the sessions that were connected, and those of the sessions that were offline."""
     connected: list[Subscription] = []
     absent: list[Subscription] = []
-    for subscription in recalled.subscriptions:
-        (absent if subscription.session in recalled.away else connected).append(subscription)
+    for subscription in restored.subscriptions:
+        (absent if subscription.session in restored.offline else connected).append(subscription)
     return connected, absent

@@ -17,9 +17,9 @@ from hbroker._proto import packet_pb2 as pb
 
 __all__ = [
     "PACKET_ROOM",
-    "PASSING_REASONS",
     "REQUEST_PADDING",
     "RETRIED_REASONS",
+    "TEMPORARY_REASONS",
     "Address",
     "Body",
     "Cut",
@@ -72,7 +72,7 @@ PACKET_ROOM: Final = 1_072
 _FIELDS: Final = frozenset(kind.__name__.lower() for kind in get_args(Body))
 """The fields of these packets in `Packet`: each has the name of its type in small letters."""
 
-PASSING_REASONS: Final = frozenset(
+TEMPORARY_REASONS: Final = frozenset(
     {
         Reason.REASON_HANDOVER,
         Reason.REASON_QUOTA_EXCEEDED,
@@ -81,7 +81,7 @@ PASSING_REASONS: Final = frozenset(
     }
 )
 """The client may ask the same node again later."""
-RETRIED_REASONS: Final = PASSING_REASONS | {Reason.REASON_NOT_RESPONSIBLE}
+RETRIED_REASONS: Final = TEMPORARY_REASONS | {Reason.REASON_NOT_RESPONSIBLE}
 """The client may ask again: the same node later, or another node at once."""
 
 

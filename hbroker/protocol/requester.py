@@ -31,10 +31,10 @@ MOST_HOSTS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The way of one request. `origin` has proved its address, to this node or to a parent that vouches for
+    """The way of one request. `address` has proved its address, to this node or to a parent that vouches for
     it."""
 
-    origin: Address
+    address: Address
     hops: int = 0
     session_link: int | None = None
     """The link of the client or child that sent the request within its session."""
@@ -50,35 +50,35 @@ class Requester:
         if self.session_link is not None:
             core.send(self.session_link, packet)
         else:
-            core.send_to(self.origin, packet)
+            core.send_to(self.address, packet)
 
-    def onward(self) -> pb.Origin | None:
+    def forwarded_origin(self) -> pb.Origin | None:
         """The `origin` of the forwarded request; None: the request has been forwarded as often as it may."""
         if self.hops >= MOST_HOPS:
             return None
-        return pb.Origin(address=address_of(self.origin), hops=self.hops + 1)
+        return pb.Origin(address=address_of(self.address), hops=self.hops + 1)
 
 
 class ForwardingLimits:
     """What is left for each host. A host that is not listed has its whole allowance."""
 
     def __init__(self) -> None:
-        self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._allowances: OrderedDict[str, tuple[float, int]] = OrderedDict()
         """By host, the one that asked last at the end: how many packets were left, and when
         (microseconds)."""
 
-    def take(self, now: int, host: Address, packets: int) -> bool:
+    def try_consume(self, now: int, host: Address, packets: int) -> bool:
         """Takes this number of packets from a host's allowance. False: fewer are left, and they stay.
 
         If a host has its whole allowance, any number is allowed.
         """
         key = _network_of(host[0])
-        left, at = self._left.pop(key, (float(MOST_FORWARDED), now))
+        left, at = self._allowances.pop(key, (float(MOST_FORWARDED), now))
         left = min(MOST_FORWARDED, left + FORWARDED_A_SECOND * (now - at) / timers.SECOND)
         is_allowed = packets <= left or left == MOST_FORWARDED
-        self._left[key] = (max(0.0, left - packets) if is_allowed else left), now
-        if len(self._left) > MOST_HOSTS:
-            self._left.popitem(last=False)
+        self._allowances[key] = (max(0.0, left - packets) if is_allowed else left), now
+        if len(self._allowances) > MOST_HOSTS:
+            self._allowances.popitem(last=False)
         return is_allowed
 
 

@@ -68,7 +68,7 @@ class Resolution:
 class Resolved:
     """The outcome of `resolve`: the owner was found."""
 
-    ticket: int
+    lookup_id: int
     resolution: Resolution
 
 
@@ -77,7 +77,7 @@ class ResolveFailed:
     """The outcome of `resolve`: no owner was found, because of `reason`. `answered`: a node gave this reason;
     else no node answered in time. `tried`: the addresses that were asked, as text."""
 
-    ticket: int
+    lookup_id: int
     topic: str
     reason: int
     answered: bool

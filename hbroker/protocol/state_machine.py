@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
-__all__ = ["ImpossibleTransition", "Machine", "Symbol", "step"]
+__all__ = ["ImpossibleTransition", "StateMachine", "Symbol", "step"]
 
 StateT = TypeVar("StateT", bound=Enum)
 EventT = TypeVar("EventT", bound=Enum)
@@ -37,7 +37,7 @@ def step(transitions: Mapping[tuple[StateT, EventT], StateT], state: StateT, eve
         raise ImpossibleTransition(f"{event} in {state}") from None
 
 
-class Machine(Generic[StateT, EventT]):
+class StateMachine(Generic[StateT, EventT]):
     """One instance of a state machine."""
 
     __slots__ = ("_state", "_transitions")

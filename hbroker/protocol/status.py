@@ -15,7 +15,7 @@ from hbroker._native import topic_matches
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
-from hbroker.protocol.sessions.session_table import Sessions
+from hbroker.protocol.sessions.session_table import SessionTable
 
 __all__ = ["MOST_SESSIONS", "PERIOD", "StatusTopic", "session_counters", "split_drops"]
 
@@ -28,14 +28,15 @@ MOST_SESSIONS: Final = 1_000
 
 
 class StatusTopic:
-    """The topic `$SYS/nodes/<name>/<leaf>`. `tell(now)` returns its content, which becomes a JSON object."""
+    """The topic `$SYS/nodes/<name>/<leaf>`. `content(now)` returns its content, which becomes a JSON
+    object."""
 
     def __init__(
-        self, name: str, leaf: str, core: NodeCore, tell: Callable[[int], Mapping[str, object]], qos: int
+        self, name: str, leaf: str, core: NodeCore, content: Callable[[int], Mapping[str, object]], qos: int
     ) -> None:
         self.topic: Final = f"{STATUS_ROOT}/{name}/{leaf}"
         self._core = core
-        self._tell = tell
+        self._content = content
         self._qos = qos
         self._due_at: int | None = None
         self._published_at: int | None = None
@@ -52,7 +53,7 @@ class StatusTopic:
     def publish(self, now: int) -> None:
         """Publishes the retained status, and sets the time of the next one."""
         self._published_at = now
-        self._core.publish(self.topic, json.dumps(self._tell(now)).encode(), self._qos, True)
+        self._core.publish(self.topic, json.dumps(self._content(now)).encode(), self._qos, True)
         self._due_at = now + PERIOD
 
     def is_due(self, now: int) -> bool:
@@ -67,7 +68,7 @@ class StatusTopic:
         return self._due_at
 
 
-def session_counters(core: NodeCore, sessions: Sessions) -> list[dict[str, object]]:
+def session_counters(core: NodeCore, sessions: SessionTable) -> list[dict[str, object]]:
     """The counters of each session: accepted = delivered + expired + dropped + queued (§7.8).
 
     A session is listed by its client's name, because its id is a secret.

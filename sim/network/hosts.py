@@ -18,7 +18,7 @@ from hbroker.protocol.core import Event
 from hbroker.protocol.events import NodeEvent
 from hbroker.protocol.node import Node
 from hbroker.protocol.ownership.jurisdiction import Delegation
-from hbroker.protocol.resolution.knowledge import Knowledge
+from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Result, TakenOver
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.sessions.subscription_store import Subscription
@@ -230,7 +230,7 @@ class NodeHost(Host):
             world.random,
             incarnation=self.incarnation,
             unix_offset_us=unix_offset_us,
-            recalled=self._notes.recalled,
+            restored=self._notes.restored,
             storage=self._notes,
         )
         self.control.start(self.clock())
@@ -273,9 +273,9 @@ class NodeHost(Host):
         )
 
     @property
-    def requested_subtrees(self) -> Sequence[str]:
+    def claims(self) -> Sequence[str]:
         """The subtrees that it claims: those of its settings, or those that it noted since."""
-        noted = self._notes.requested_subtrees
+        noted = self._notes.claims
         return (self.settings.subtree,) if noted is None else noted
 
     @property
@@ -356,7 +356,7 @@ class ClientHost(Host):
             world.random,
             root,
             replace(session_options, session=self.session),
-            knowledge=Knowledge(owner_cache=world.owner_cache, answer_cache=world.answer_cache),
+            caches=ResolverCaches(owner_cache=world.owner_cache, answer_cache=world.answer_cache),
         )
         world.add(self)
 
@@ -407,9 +407,9 @@ class ClientHost(Host):
     def resolve(self, topic: str, *, trace: bool = False) -> int:
         """Asks for the owner of a topic. Returns the ticket of the result."""
         self.catch_up()
-        ticket = self.control.resolve(self.clock(), topic, trace=trace)
+        lookup_id = self.control.resolve(self.clock(), topic, trace=trace)
         self.world.settle(self)
-        return ticket
+        return lookup_id
 
     def set_will(self, will: Will) -> None:
         """Registers its will. The outcome is a result."""

@@ -134,7 +134,7 @@ class Ownership:
         running = [node.control.jurisdiction for node in nodes if not node.is_stopped]
         remembered |= {grant.subtree for jurisdiction in running for grant in jurisdiction.grants}
         for subtree in self._epochs.keys() - remembered:
-            if any(is_within(subtree, claim) for claim in parent.requested_subtrees):
+            if any(is_within(subtree, claim) for claim in parent.claims):
                 del self._epochs[subtree]
 
     def heal(self) -> None:
@@ -191,9 +191,9 @@ class Ownership:
     def _check_claims(self, host: NodeHost) -> Iterator[Violation]:
         if host.settings.is_root:
             return
-        requested_subtrees = {*host.requested_subtrees, f"{STATUS_ROOT}/{host.settings.name}"}
+        claims = {*host.claims, f"{STATUS_ROOT}/{host.settings.name}"}
         for grant in host.control.jurisdiction.grants:
-            if grant.subtree not in requested_subtrees:
+            if grant.subtree not in claims:
                 text = f"{host.settings.name} holds {grant.subtree!r}, and would not claim it again"
                 yield Violation(self._world.now, Invariant.CLAIMED, text)
 

@@ -191,7 +191,7 @@ class Stage:
             case actions.Restart() if not is_alive:
                 self._restart(action)
             case actions.Succeed() if is_alive and isinstance(host, NodeHost):
-                self._heirs |= dict.fromkeys(host.requested_subtrees, action.heir)
+                self._heirs |= dict.fromkeys(host.claims, action.heir)
                 self._deliveries.bequeath(host)
                 self._processes.left.add(action.host)
                 self._crash(action.host)

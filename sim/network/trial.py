@@ -19,7 +19,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Event
 from hbroker.protocol.events import LeaseLost, TookBack
 from hbroker.protocol.packets import body_of
-from hbroker.protocol.resolution.knowledge import AnswerCache, OwnerCache
+from hbroker.protocol.resolution.caches import AnswerCache, OwnerCache
 
 from .actions import Publish, describe
 from .attacker import Attacker
@@ -175,7 +175,7 @@ class Trial:
 
     def _is_displaced(self, node: NodeHost) -> bool:
         """Whether another node holds, by order, what this one claims: it continues to ask (§5.1)."""
-        others = [self._processes.holder(subtree) for subtree in node.requested_subtrees]
+        others = [self._processes.holder(subtree) for subtree in node.claims]
         return any(other is not None and other is not node for other in others)
 
     def _prove(self) -> None:

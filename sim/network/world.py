@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Event
-from hbroker.protocol.resolution.knowledge import AnswerCache, OwnerCache
+from hbroker.protocol.resolution.caches import AnswerCache, OwnerCache
 
 from .paths import CLEAR, Faults
 

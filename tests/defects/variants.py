@@ -14,13 +14,13 @@ from typing import Any, Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import context, storage, timers
-from hbroker.protocol.handover import handover, recovery
+from hbroker.protocol.handover import phases, recovery
 from hbroker.protocol.handover.subtree_state import Record
 from hbroker.protocol.hierarchy.channels import Channels
-from hbroker.protocol.hierarchy.child import requested_subtrees
-from hbroker.protocol.hierarchy.parent import delegations, parent
+from hbroker.protocol.hierarchy.child import subtree_claims
+from hbroker.protocol.hierarchy.parent import delegations, join_responder
 from hbroker.protocol.hierarchy.parent.delegations import Child
-from hbroker.protocol.hierarchy.parent.parent import Applicant
+from hbroker.protocol.hierarchy.parent.join_responder import Applicant
 from hbroker.protocol.ownership import ended_leases
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.sessions import session_table
@@ -69,9 +69,9 @@ class Variant:
             setattr(*self.patch())
 
 
-def _without_lease_end_in_core(hold: Callable[..., None]) -> Callable[..., None]:
+def _without_lease_end_in_core(set_grant: Callable[..., None]) -> Callable[..., None]:
     def broken(self: Jurisdiction, grant: Grant) -> None:
-        hold(self, grant)
+        set_grant(self, grant)
         self._core.grant(grant.subtree, grant.epoch, grant.serving, None)
 
     return broken
@@ -100,7 +100,7 @@ def _reclaim_without_drift(schedule: Callable[..., None]) -> Callable[..., None]
 
 
 def _complete_after_root(_: object) -> property:
-    return property(lambda self: self.entry is not None and self.entry.has_answered)
+    return property(lambda self: self.root_owner is not None and self.root_owner.has_answered)
 
 
 def _only_reported(_: Callable[..., bool]) -> Callable[..., bool]:
@@ -109,16 +109,21 @@ def _only_reported(_: Callable[..., bool]) -> Callable[..., bool]:
 
 def _subscribe_again(_: Callable[..., None]) -> Callable[..., None]:
     def broken(self: owners.SubscriptionOwners, now: int, owner: SubscriptionOwner) -> None:
-        owner.machine.handle(OwnerEvent.ACTIVATE)
+        owner.state_machine.handle(OwnerEvent.ACTIVATE)
         owner.failures = 0
-        self._doubt(now, owner)
+        self._retry_if_unaccounted(now, owner)
 
     return broken
 
 
 def _ignore_epoch(admit: Callable[..., None]) -> Callable[..., None]:
     def broken(
-        self: parent.ParentRole, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant
+        self: join_responder.JoinResponder,
+        now: int,
+        link: int,
+        join: pb.Join,
+        applicant: Applicant,
+        grant: Grant,
     ) -> None:
         child = self._delegations.children.get(applicant.subtree)
         if child is not None and applicant.is_holder(child.delegation):
@@ -138,16 +143,16 @@ def _without_retained(
     return broken
 
 
-def _without_removals(hold: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: handover.HandoverTarget, transfer: pb.Transfer) -> None:
+def _without_removals(import_records: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: phases.HandoverTarget, transfer: pb.Transfer) -> None:
         transfer.ClearField("gone")
-        hold(self, transfer)
+        import_records(self, transfer)
 
     return broken
 
 
 def _without_queued(difference: Callable[..., Iterable[pb.Transfer]]) -> Callable[..., Iterable[pb.Transfer]]:
-    def broken(self: handover.HandoverSource) -> Iterable[pb.Transfer]:
+    def broken(self: phases.HandoverSource) -> Iterable[pb.Transfer]:
         for transfer in difference(self):
             transfer.ClearField("queued")
             yield transfer
@@ -160,10 +165,8 @@ def _do_nothing(_: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forget_before_hand_back(hand_back: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: requested_subtrees.RequestedSubtrees, now: int, subtree: str) -> None:
-        self._context.node.storage.note_requested_subtrees(
-            [claim for claim in self.subtrees if claim != subtree]
-        )
+    def broken(self: subtree_claims.SubtreeClaims, now: int, subtree: str) -> None:
+        self._context.node.storage.save_claims([claim for claim in self.subtrees if claim != subtree])
         hand_back(self, now, subtree)
 
     return broken
@@ -242,7 +245,7 @@ def _epoch_from_zero(_: Callable[..., int]) -> Callable[..., int]:
 
 
 def _without_expiry(open: Callable[..., bool]) -> Callable[..., bool]:
-    def broken(self: session_table.Sessions, session: session_table.Session) -> bool:
+    def broken(self: session_table.SessionTable, session: session_table.Session) -> bool:
         expiry, session.expiry_s = session.expiry_s, 0
         is_open = open(self, session)
         session.expiry_s = expiry
@@ -252,7 +255,7 @@ def _without_expiry(open: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _without_limits(open: Callable[..., bool]) -> Callable[..., bool]:
-    def broken(self: session_table.Sessions, session: session_table.Session) -> bool:
+    def broken(self: session_table.SessionTable, session: session_table.Session) -> bool:
         session.queue_messages = session.queue_bytes = 0
         return open(self, session)
 
@@ -286,7 +289,7 @@ SESSIONS: Final = (
     Variant(
         "an owner queues nothing for an offline session",
         Invariant.NOTHING_LOST,
-        session_table.Sessions,
+        session_table.SessionTable,
         "open",
         _without_expiry,
     ),
@@ -294,20 +297,20 @@ SESSIONS: Final = (
         "the end of a lease drops the queues of offline sessions",
         Invariant.NOTHING_LOST,
         ended_leases.EndedLeases,
-        "touch",
+        "touches",
         _always_false,
     ),
     Variant(
         "a client takes every subscription for a resumed one",
         Invariant.RESUMED,
-        subscription.Subscription,
+        subscription.ClientSubscription,
         "is_resumed",
         _always_true,
     ),
     Variant(
         "an owner ignores the limits of a session's queue",
         Invariant.QUEUES,
-        session_table.Sessions,
+        session_table.SessionTable,
         "open",
         _without_limits,
     ),
@@ -321,14 +324,14 @@ SESSIONS: Final = (
     Variant(
         "a will is not published",
         Invariant.WILLS,
-        session_wills.Wills,
+        session_wills.SessionWills,
         "handle_link_down",
         _do_nothing,
     ),
     Variant(
         "a will is published without its delay",
         Invariant.WILLS,
-        session_wills.Wills,
+        session_wills.SessionWills,
         "_break_off",
         _without_delay,
     ),
@@ -339,14 +342,14 @@ COPYING: Final = (
     Variant(
         "a new owner keeps copies of messages acknowledged during the handover",
         Invariant.NOTHING_DOUBLED,
-        handover.HandoverTarget,
-        "_hold",
+        phases.HandoverTarget,
+        "_import_records",
         _without_removals,
     ),
     Variant(
         "a handover leaves out the messages queued while it copies",
         Invariant.NOTHING_LOST,
-        handover.HandoverSource,
+        phases.HandoverSource,
         "_difference",
         _without_queued,
     ),
@@ -360,7 +363,7 @@ CONTROL: Final = (
         "the core does not know the end of a lease",
         Invariant.ONE_OWNER,
         Jurisdiction,
-        "hold",
+        "set_grant",
         _without_lease_end_in_core,
     ),
     Variant(
@@ -402,14 +405,14 @@ CONTROL: Final = (
         "a parent delegates a subtree before the delegation is on disk",
         Invariant.ONE_OWNER,
         delegations.Delegations,
-        "_is_noted",
+        "_is_saved",
         _always_noted,
     ),
     Variant(
         "a node sends packets that depend on its files before they are synced",
         Invariant.NOTHING_LOST,
         storage.AfterSync,
-        "_wait",
+        "_queue",
         _act_before_sync,
         plan=torn_writes.with_lost_subscription,
     ),
@@ -453,7 +456,7 @@ CONTROL: Final = (
     Variant(
         "a parent takes the epoch of a grant from its clock alone",
         Invariant.EPOCHS_RISE,
-        parent.ParentRole,
+        join_responder.JoinResponder,
         "_next_epoch",
         _epoch_by_clock_alone,
     ),
@@ -468,7 +471,7 @@ CONTROL: Final = (
         "a handover leaves out the clients that the owner waits for",
         Invariant.NOTHING_LOST,
         recovery.Recovery,
-        "take_over",
+        "install_state",
         _do_nothing,
     ),
     Variant(
@@ -481,14 +484,14 @@ CONTROL: Final = (
     Variant(
         "a node forgets a requested subtree before its parent has it back",
         Invariant.CLAIMED,
-        requested_subtrees.RequestedSubtrees,
+        subtree_claims.SubtreeClaims,
         "hand_back",
         _forget_before_hand_back,
     ),
     Variant(
         "a parent ignores the epoch of a child that has restarted",
         Invariant.RECOVERS,
-        parent.ParentRole,
+        join_responder.JoinResponder,
         "_admit",
         _ignore_epoch,
     ),
@@ -496,27 +499,27 @@ CONTROL: Final = (
         "a new owner inherits no subscriptions",
         Invariant.COMPLETE,
         subscriptions.OwnerSubscriptions,
-        "_make",
+        "_restore",
         _do_nothing,
     ),
     Variant(
         "a handover leaves out the subscriptions made during it",
         Invariant.COMPLETE,
-        handover.HandoverSource,
-        "follow",
+        phases.HandoverSource,
+        "handle_subscription_changed",
         _do_nothing,
     ),
     Variant(
         "a handover leaves out the retained messages",
         Invariant.RETAINED,
-        handover,
+        phases,
         "transfer_packets",
         _without_retained,
     ),
     Variant(
         "a subscription is complete when the root has answered",
         Invariant.COMPLETE,
-        subscription.Subscription,
+        subscription.ClientSubscription,
         "is_complete",
         _complete_after_root,
     ),

@@ -14,7 +14,7 @@ from hbroker.gateway.access.policy import FilePolicy
 from hbroker.gateway.connections.connection import MOST_SHAPES
 from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions
 from hbroker.protocol.client import ClientControl
-from hbroker.protocol.subscriptions.client.options import Wanted
+from hbroker.protocol.subscriptions.client.options import NewListener
 from tests.gateway.fakes import MemberHost
 from tests.gateway.networks import SECOND, Client, FakeGateway
 from tests.network.networks import HOME, Tree
@@ -47,7 +47,7 @@ def test_the_listener_is_attached_before_the_subscription_is_made(
         order.append(("attach", listener))
         attach(listener, *args, **options)
 
-    def subscribed(control: ClientControl, now: int, wanted: Sequence[Wanted], **options: Any) -> None:
+    def subscribed(control: ClientControl, now: int, wanted: Sequence[NewListener], **options: Any) -> None:
         order.extend(("subscribe", each.listener) for each in wanted)
         subscribe(control, now, wanted, **options)
 

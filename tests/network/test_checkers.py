@@ -166,7 +166,7 @@ def test_messages_at_an_owner_that_serves_again_must_arrive(
     monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
     assert Trial(stopped(seconds)).run().violation is None
-    monkeypatch.setattr(ended_leases.EndedLeases, "touch", lambda self, filter: False)
+    monkeypatch.setattr(ended_leases.EndedLeases, "touches", lambda self, filter: False)
     violation = Trial(stopped(seconds)).run().violation
     assert (violation and violation.invariant) == (Invariant.NOTHING_LOST if seconds == 40 else None)
 

@@ -50,11 +50,11 @@ def test_an_owner_that_gets_the_subscription_by_a_handover_is_still_asked_for_it
     home.kill()
     subscriber = tree.client("subscriber")
     subscription = subscriber.subscribe("#", qos=1)
-    tree.world.run_until(lambda: len(tree.root.control.subscribers) == 1)
+    tree.world.run_until(lambda: len(tree.root.control.subscription_store) == 1)
     home = home.restart(remembers=True)
     tree.world.run_until(lambda: bool(subscriber.results))
     assert subscriber.results[0] == Subscribed(subscription, ("home", "kitchen", "root"))
-    assert [len(node.control.subscribers) for node in (home, kitchen)] == [1, 1]
+    assert [len(node.control.subscription_store) for node in (home, kitchen)] == [1, 1]
 
 
 @pytest.mark.parametrize("filter", ["#", "home/kitchen/#", "home/kitchen/oven/+"])
@@ -73,7 +73,7 @@ def test_a_subscription_that_a_parent_took_for_a_forgotten_child_reaches_all_own
     assert "kitchen" not in result.owners, "nobody knows of it yet"
     tree.world.run(10_000_000)
     wanted = [topic_matches(filter, topic) for topic in ("home/kitchen/lamp", "home/kitchen/oven/light")]
-    assert [bool(len(node.control.subscribers)) for node in (kitchen, oven)] == wanted
+    assert [bool(len(node.control.subscription_store)) for node in (kitchen, oven)] == wanted
 
 
 def test_a_new_run_of_a_subscriber_learns_of_a_child_that_its_parent_forgot() -> None:
@@ -125,7 +125,9 @@ def test_a_child_that_hands_back_accepts_no_subscription_that_the_parent_would_m
     world.path = None
     world.run_until(lambda: bool(subscriber.results))
     assert tree.root.owns("home/kitchen/oven")
-    assert [subscription.filter for subscription in tree.root.control.subscribers] == ["home/kitchen/oven"]
+    assert [subscription.filter for subscription in tree.root.control.subscription_store] == [
+        "home/kitchen/oven"
+    ]
 
 
 def await_message(host: ClientHost) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbroker.protocol.subscriptions.client.subscription import Subscription
+from hbroker.protocol.subscriptions.client.subscription import ClientSubscription
 from hbroker.sim.network import CLEAR, ClientHost
 from hbroker.sim.network.actions import Action, Crash, Heal, Part, Publish, Restart, Subscribe
 from hbroker.sim.network.invariants import Invariant, Violation
@@ -81,7 +81,7 @@ def test_a_missed_message_that_no_run_was_told_of_must_arrive_at_a_resumed_run(
     later = Crash(at(killed), "s"), heal(8, "s"), Restart(at(22), "s")
     actions = sorted((*restarts_without_its_files(), *later), key=lambda action: action.at)
     assert violation(*actions) is None
-    monkeypatch.setattr(Subscription, "is_resumed", True)
+    monkeypatch.setattr(ClientSubscription, "is_resumed", True)
     found = violation(*actions)
     assert found is not None
     assert found.invariant is Invariant.RESUMED

@@ -97,14 +97,14 @@ def test_an_order_that_was_answered_as_done_survives_a_loss_of_power(seed: int) 
     node = NodeHost(tree.world, settings, files)
     tree.world.run_until(lambda: tree.serves(node))
     tree.world.run(2 * SECOND)
-    for kind, subtree, requested_subtrees in (
+    for kind, subtree, claims in (
         (pb.ORDER_KIND_HAND_BACK, "home", []),
         (pb.ORDER_KIND_CLAIM, "garden", ["garden"]),
     ):
         tree.order(node, kind, subtree)
         node.kill(with_machine=True)
         node = node.restart(remembers=True)
-        assert list(node.requested_subtrees) == requested_subtrees
+        assert list(node.claims) == claims
         tree.world.run(2 * SECOND)
 
 
@@ -156,5 +156,5 @@ def test_a_child_hands_back_again_if_the_parents_done_could_not_wait_for_the_dis
         assert isinstance(counters, dict)
         assert counters["dones_not_sent"] >= 1
     tree.world.run(2 * timers.LEASE)
-    assert list(node.requested_subtrees) == []
+    assert list(node.claims) == []
     assert tree.root.owns(TOPIC)

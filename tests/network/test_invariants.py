@@ -150,7 +150,7 @@ def test_the_core_contains_no_defects() -> None:
 
 
 def test_a_failure_is_reported_with_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OwnerSubscriptions, "_make", lambda self, subscription: None)
+    monkeypatch.setattr(OwnerSubscriptions, "_restore", lambda self, subscription: None)
     seed = next(seed for seed in SEEDS if soak.run(seed).violation is not None)
     ran = CliRunner().invoke(soak.main, ["--seed", str(seed), "--jobs", "1"])
     assert ran.exit_code == soak.FAILED

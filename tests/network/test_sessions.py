@@ -145,7 +145,7 @@ def test_a_clean_start_ends_the_earlier_subscriptions_at_every_owner() -> None:
         session_options=SessionOptions("lamp", SESSION_OPTIONS.session, 300, clean_start=True)
     )
     assert not subscribed(tree, second).resumed
-    stored = [s.filter for host in (tree.root, *tree.nodes.values()) for s in host.control.subscribers]
+    stored = [s.filter for host in (tree.root, *tree.nodes.values()) for s in host.control.subscription_store]
     assert stored == ["#"] * 3
     publish(tree, tree.client("publisher"), payloads(0, 5))
     tree.world.run(SECOND)

@@ -54,12 +54,12 @@ class PolledClient:
 
     def resolve(self, topic: str) -> None:
         """Waits until the owner of a topic is known. Raises if it cannot be found."""
-        self.control.resolve(clock(), topic, patience=_PATIENCE_US)
+        self.control.resolve(clock(), topic, timeout=_PATIENCE_US)
         self._wait_for(Resolved)
 
     def subscribe(self, filter: str, options: Options) -> None:
         """Waits until every owner has the subscription. Raises if it fails."""
-        self.control.subscribe(clock(), filter, options, patience=_PATIENCE_US)
+        self.control.subscribe(clock(), filter, options, timeout=_PATIENCE_US)
         self._wait_for(Subscribed)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.packets import Address, Body, address_of, body_of, cut_of, pack
-from hbroker.protocol.resolution.knowledge import Knowledge
+from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Result
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.options import Options
@@ -175,7 +175,7 @@ class Node:
     def answer(self, body: pb.PubAccept | pb.SubAck | pb.Challenge | pb.Referral) -> None:
         self.world.to_client(self, pack(body))
 
-    def take_over(self, child: Node) -> None:
+    def install_state(self, child: Node) -> None:
         """Hands over to a new child: the subscriptions that touch it move, and both nodes tell the client
         (§5.4)."""
         self.children.append(child)
@@ -209,7 +209,7 @@ class World:
         faults: Faults | None = None,
         behind_nat: bool = False,
         session_options: SessionOptions | None = None,
-        knowledge: Knowledge | None = None,
+        caches: ResolverCaches | None = None,
     ) -> None:
         self.now = 1
         self.random = Random(seed)
@@ -232,9 +232,7 @@ class World:
         self._last_in_session: dict[Address, int] = defaultdict(int)
         self.root = self.node("root", "")
         session_options = session_options or SessionOptions("tester")
-        self.control = ClientControl(
-            self, Random(seed), self.root.address, session_options, knowledge=knowledge
-        )
+        self.control = ClientControl(self, Random(seed), self.root.address, session_options, caches=caches)
 
     def node(self, name: str, subtree: str, parent: Node | None = None) -> Node:
         made = Node(self, name, subtree, ("10.0.0.1", 7000 + len(self.nodes)))
@@ -243,8 +241,8 @@ class World:
             parent.children.append(made)
         return made
 
-    def subscribe(self, filter: str, qos: int = 0, patience: int = 10 * SECOND) -> int:
-        return self.control.subscribe(self.now, filter, Options(qos), patience=patience)
+    def subscribe(self, filter: str, qos: int = 0, timeout: int = 10 * SECOND) -> int:
+        return self.control.subscribe(self.now, filter, Options(qos), timeout=timeout)
 
     def resolve(self, topic: str, *, trace: bool = False) -> int:
         return self.control.resolve(self.now, topic, trace=trace)

@@ -27,12 +27,12 @@ class Notes(storage.Storage):
 def test_actions_run_in_order_once_the_notes_before_them_are_on_the_disk() -> None:
     notes, done = Notes(), []
     after = AfterSync(notes)
-    after.do(lambda: done.append("at once"))
+    after.run_when_durable(lambda: done.append("at once"))
     notes.written = 1
-    after.do(lambda: done.append("first"))
+    after.run_when_durable(lambda: done.append("first"))
     notes.written = 2
-    after.answer(LINK, lambda: done.append("second"))
-    after.follow(LINK, lambda: done.append("third"))
+    after.send_reply(LINK, lambda: done.append("second"))
+    after.run_after_replies(LINK, lambda: done.append("third"))
     assert done == ["at once"]
     assert after.poll_timeout() is None
     notes.durable = 1
@@ -41,7 +41,7 @@ def test_actions_run_in_order_once_the_notes_before_them_are_on_the_disk() -> No
     assert done == ["at once", "first"]
     notes.durable = 2
     after.handle_timeout()
-    after.follow(LINK, lambda: done.append("fourth"))
+    after.run_after_replies(LINK, lambda: done.append("fourth"))
     assert done == ["at once", "first", "second", "third", "fourth"]
 
 
@@ -49,10 +49,10 @@ def test_while_the_disk_fails_only_actions_that_need_it_wait() -> None:
     notes, done = Notes(), []
     after = AfterSync(notes)
     notes.written, notes.is_failing = 1, True
-    after.answer(LINK, lambda: done.append("suback"))
-    after.do(lambda: done.append("done"))
-    after.answer(LINK, lambda: done.append("later suback"))
-    after.follow(LINK, lambda: done.append("unsuback"))
+    after.send_reply(LINK, lambda: done.append("suback"))
+    after.run_when_durable(lambda: done.append("done"))
+    after.send_reply(LINK, lambda: done.append("later suback"))
+    after.run_after_replies(LINK, lambda: done.append("unsuback"))
     assert done == ["suback", "later suback", "unsuback"]
     notes.is_failing, notes.durable = False, 1
     after.handle_timeout()
@@ -66,7 +66,11 @@ def test_the_queues_of_waiting_actions_are_bounded_while_the_disk_hangs(
     notes = Notes()
     after = AfterSync(notes)
     notes.written = 1
-    for wait in (after.do, partial(after.answer, LINK), partial(after.follow, LINK)):
+    for wait in (
+        after.run_when_durable,
+        partial(after.send_reply, LINK),
+        partial(after.run_after_replies, LINK),
+    ):
         assert [wait(lambda: None) for _ in range(4)] == [True] * 3 + [False]
 
 
@@ -76,18 +80,18 @@ def test_a_packet_waits_only_for_earlier_answers_on_its_own_link() -> None:
     after = AfterSync(notes)
     for number in (1, 2):
         notes.written = number
-        after.answer(LINK, partial(done.append, f"answer {number}"))
-        after.follow(LINK, partial(done.append, f"behind {number}"))
-    after.follow(ANOTHER, partial(done.append, "another's"))
+        after.send_reply(LINK, partial(done.append, f"answer {number}"))
+        after.run_after_replies(LINK, partial(done.append, f"behind {number}"))
+    after.run_after_replies(ANOTHER, partial(done.append, "another's"))
     assert done == ["another's"]
     notes.durable = 1
     after.handle_timeout()
     assert done[1:] == ["answer 1", "behind 1"]
-    after.follow(LINK, partial(done.append, "behind 2 too"))
+    after.run_after_replies(LINK, partial(done.append, "behind 2 too"))
     notes.durable = 2
     after.handle_timeout()
     assert done[3:] == ["answer 2", "behind 2", "behind 2 too"]
-    after.follow(LINK, partial(done.append, "at once"))
+    after.run_after_replies(LINK, partial(done.append, "at once"))
     assert done[6:] == ["at once"]
 
 
@@ -105,7 +109,7 @@ def test_owner_changes_reach_a_session_however_many_answers_to_others_wait(
     for other in others:
         assert sole.tell(other, pb.Subscribe(request=1, filter="b/#")) is None
     sole.core.sent.clear()
-    sole.node.owner_subscriptions.take_misdirected(list(sole.node.subscribers.of(7)))
+    sole.node.owner_subscriptions.add_misrouted(list(sole.node.subscription_store.of(7)))
     assert [body.request for at, body in sole.core.sent if at == link and isinstance(body, pb.SubAck)] == [0]
 
 

@@ -18,8 +18,8 @@ from tests.protocol.client_world import World, home
 def test_start_resolves_the_root_and_caches_its_cuts() -> None:
     world = World()
     kitchen = home(world)["kitchen"]
-    ticket = world.control.start(world.now)
-    assert world.result(Resolved).ticket == ticket
+    lookup_id = world.control.start(world.now)
+    assert world.result(Resolved).lookup_id == lookup_id
     assert world.zone("home/kitchen/oven") == (kitchen.address, False)
     assert world.zone("garden") == (world.root.address, True)
 
@@ -101,7 +101,7 @@ def test_no_packet_raises_whatever_it_contains_and_whenever_it_arrives(
         world.run(is_past(world, world.now + steps * 700), seconds=1)
         links = [None, *world.links.values()]
         asked = [getattr(body_of(packet), "request", 0) for _, packet, _ in world.sent]
-        confirmations = list(world.control._subscriber.owners._subscribe_requests._owners)
+        confirmations = list(world.control._subscriptions.owners._subscribe_requests._owners)
         request = data.draw(st.sampled_from([0, 1, *asked, *confirmations]))
         source = data.draw(st.sampled_from([*nodes.values()])).address
         packet = data.draw(_bodies(request))

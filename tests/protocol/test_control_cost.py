@@ -46,7 +46,7 @@ def ask(node: Node, now: int, filter: str, source: Address) -> None:
 
 def test_a_subscribe_to_many_children_is_serialised_once() -> None:
     _, node = parent_of_many()
-    first, second = node.jurisdiction.children("#"), node.jurisdiction.children("farm/+/x")
+    first, second = node.jurisdiction.touched_cuts("#"), node.jurisdiction.touched_cuts("farm/+/x")
     subacks = SubAcks()
     answers = [
         list(subacks.of_children(pb.SubAck(request=n), first if n % 2 else second, [""])) for n in range(1, 9)
@@ -105,18 +105,18 @@ def test_another_host_has_its_own_allowance_which_refills_with_time() -> None:
 
 def test_hosts_of_one_ipv6_network_share_an_allowance_and_the_table_of_hosts_is_bounded() -> None:
     limits = ForwardingLimits()
-    assert limits.take(0, ("2001:db8::1", 1), requester.MOST_FORWARDED)
-    assert not limits.take(0, ("2001:db8::ffff:1", 1), 1)
-    assert limits.take(0, ("2001:db8:0:1::1", 1), 1)
+    assert limits.try_consume(0, ("2001:db8::1", 1), requester.MOST_FORWARDED)
+    assert not limits.try_consume(0, ("2001:db8::ffff:1", 1), 1)
+    assert limits.try_consume(0, ("2001:db8:0:1::1", 1), 1)
     for number in range(requester.MOST_HOSTS + 100):
-        limits.take(0, (f"10.1.{number // 250}.{number % 250}", 1), 1)
-    assert len(limits._left) == requester.MOST_HOSTS
+        limits.try_consume(0, (f"10.1.{number // 250}.{number % 250}", 1), 1)
+    assert len(limits._allowances) == requester.MOST_HOSTS
 
 
 def test_a_full_allowance_covers_a_node_with_more_children_than_the_limit() -> None:
     limits = ForwardingLimits()
-    assert limits.take(0, HERE, 5 * requester.MOST_FORWARDED)
-    assert not limits.take(0, HERE, 5 * requester.MOST_FORWARDED)
+    assert limits.try_consume(0, HERE, 5 * requester.MOST_FORWARDED)
+    assert not limits.try_consume(0, HERE, 5 * requester.MOST_FORWARDED)
 
 
 def test_a_flood_of_subscribers_does_not_make_the_node_publish_its_status_more_often() -> None:

@@ -12,11 +12,11 @@ from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
 from hbroker.protocol.events import PolicyLowered
-from hbroker.protocol.hierarchy.child.uplink import UPLINK, UplinkEvent, UplinkState
+from hbroker.protocol.hierarchy.child.subtree_claim import CLAIM_TRANSITIONS, ClaimEvent, ClaimState
 from hbroker.protocol.hierarchy.parent.delegations import DELEGATION, DelegationState
 from hbroker.protocol.packets import Body, Reason, address_of, pack
 from hbroker.protocol.requester import MOST_HOPS
-from hbroker.protocol.state_machine import ImpossibleTransition, Machine
+from hbroker.protocol.state_machine import ImpossibleTransition, StateMachine
 from tests.protocol.world import ROOT, World
 
 VICTIM = ("10.9.9.9", 9)
@@ -208,16 +208,16 @@ def test_a_subscription_that_was_answered_active_moves_with_a_handover_whenever_
 
 
 def test_every_state_but_the_last_has_a_transition() -> None:
-    left: set[object] = {state for state, _ in (*UPLINK, *DELEGATION)}
-    assert set(UplinkState) - left == {UplinkState.STOPPED}
+    left: set[object] = {state for state, _ in (*CLAIM_TRANSITIONS, *DELEGATION)}
+    assert set(ClaimState) - left == {ClaimState.STOPPED}
     assert set(DelegationState) - left == {DelegationState.GONE}
 
 
 def test_an_impossible_transition_raises() -> None:
-    machine = Machine(UPLINK, UplinkState.STOPPED)
-    assert not machine.accepts(UplinkEvent.GRANTED)
+    state_machine = StateMachine(CLAIM_TRANSITIONS, ClaimState.STOPPED)
+    assert not state_machine.accepts(ClaimEvent.GRANTED)
     with pytest.raises(ImpossibleTransition):
-        machine.handle(UplinkEvent.GRANTED)
+        state_machine.handle(ClaimEvent.GRANTED)
 
 
 def test_the_owner_answers_a_look_up_directly() -> None:

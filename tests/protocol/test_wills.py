@@ -170,7 +170,7 @@ def test_a_will_for_a_topic_that_the_node_does_not_own_is_refused() -> None:
 def received_wills(*wills: pb.WillRecord) -> ReceivedState:
     """The state received in a handover from another node, with these wills."""
     received = ReceivedState()
-    received.take(pb.Transfer(wills=wills))
+    received.add(pb.Transfer(wills=wills))
     return received
 
 
@@ -180,7 +180,7 @@ def test_a_will_moves_with_its_subtree_and_its_client_is_told() -> None:
     assert not record.HasField("due_us")
     assert source.node.wills.records("garden") == []
     cut_out(source)
-    source.node.wills.moved("home")
+    source.node.wills.subtree_moved("home")
     assert len(source.node.wills) == 0
     told = source.core.sent[-1]
     assert told[0] == link
@@ -195,11 +195,11 @@ def test_a_will_moves_with_its_subtree_and_its_client_is_told() -> None:
 def test_a_will_stays_if_another_parent_granted_its_topic() -> None:
     """The subtree around it moves, and the subtree in between belongs to another node."""
     source, _ = with_will()
-    source.node.jurisdiction.hold(Grant("home/gone", 7, 5, serving=True, until=None))
+    source.node.jurisdiction.set_grant(Grant("home/gone", 7, 5, serving=True, until=None))
     assert source.node.wills.records("home") == []
     assert len(source.node.wills.records("home/gone")) == 1
     cut_out(source)
-    source.node.wills.moved("home")
+    source.node.wills.subtree_moved("home")
     assert len(source.node.wills) == 1
 
 
@@ -207,13 +207,13 @@ def test_the_new_owner_publishes_the_will_if_the_client_does_not_come_within_idl
     source, _ = with_will(delay_s=30)
     (record,) = source.node.wills.records("home")
     target = SoleNode()
-    target.node.wills.take_over(target.now, received_wills(record))
+    target.node.wills.install_state(target.now, received_wills(record))
     target.pass_time(30 + IDLE_TIMEOUT / SECOND - 1)
     assert published(target) == []
     target.pass_time(2)
     assert published(target) == [("home/gone", 7, 1)], "under the message id that the client gave it"
     returning = SoleNode()
-    returning.node.wills.take_over(returning.now, received_wills(record))
+    returning.node.wills.install_state(returning.now, received_wills(record))
     returning.link_up(S, HERE)
     returning.pass_time(1_000)
     assert published(returning) == []
@@ -226,7 +226,7 @@ def test_a_will_that_is_due_keeps_its_deadline_over_a_handover() -> None:
     (record,) = source.node.wills.records("home")
     assert record.due_us == 20 * SECOND
     target = SoleNode()
-    target.node.wills.take_over(target.now, received_wills(record))
+    target.node.wills.install_state(target.now, received_wills(record))
     target.pass_time(19)
     assert published(target) == []
     target.pass_time(2)
@@ -236,14 +236,14 @@ def test_a_will_that_is_due_keeps_its_deadline_over_a_handover() -> None:
 def test_a_handed_over_will_does_not_replace_one_that_the_client_registered_at_the_new_owner() -> None:
     target, link = with_will()
     older = pb.Publish(topic="home/gone", publisher=7, sequence=0x99).SerializeToString()
-    target.node.wills.take_over(target.now, received_wills(pb.WillRecord(session=S, publish=older)))
+    target.node.wills.install_state(target.now, received_wills(pb.WillRecord(session=S, publish=older)))
     target.link_down(link, S)
     assert published(target) == [("home/gone", 7, 1)]
 
 
 def test_the_client_of_a_will_is_told_when_the_node_loses_the_topic_without_a_handover() -> None:
     node, link = with_will()
-    node.node.jurisdiction.drop("")
+    node.node.jurisdiction.remove_grant("")
     node.node.wills.sweep()
     told = node.core.sent[-1][1]
     assert isinstance(told, pb.WillAck)

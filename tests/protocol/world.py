@@ -16,7 +16,7 @@ from hbroker.protocol.events import NodeEvent
 from hbroker.protocol.node import Node
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import REQUEST_PADDING, Address, Body, address_from, body_of, pack
-from hbroker.protocol.storage import Recalled, Storage
+from hbroker.protocol.storage import RestoredState, Storage
 from tests.protocol.fake_network import Faults, Network
 from tests.protocol.fakes import FakeCore
 from tests.protocol.native import NativeCore, NativeNetwork
@@ -77,7 +77,7 @@ class _Notes(Storage):
     def __init__(self, delegations: dict[str, Delegation]) -> None:
         self._delegations = delegations
 
-    def note_delegation(self, delegation: Delegation, ended: bool) -> None:
+    def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         if ended:
             self._delegations.pop(delegation.subtree, None)
         else:
@@ -197,7 +197,7 @@ class World:
             Random(self._random.getrandbits(64)),
             incarnation=core.incarnation,
             unix_offset_us=self.network.unix_offset_us,
-            recalled=Recalled([replace(cut) for cut in remembered.values()]),
+            restored=RestoredState([replace(cut) for cut in remembered.values()]),
             storage=_Notes(remembered),
         )
         core.control = node

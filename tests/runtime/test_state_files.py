@@ -16,7 +16,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.storage import Recalled
+from hbroker.protocol.storage import RestoredState
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
@@ -78,37 +78,37 @@ def test_the_last_note_of_each_thing_is_recalled(
     listeners_left: dict[object, Subscription] = {}
     for half in (0, 1):
         files = state_files(disk)
-        files.recall()
+        files.load()
         for cut, ended in cuts[half::2]:
-            files.note_delegation(cut, ended)
+            files.save_delegation(cut, ended)
             cuts_left.pop(cut.subtree, None)
             cuts_left |= {} if ended else {cut.subtree: cut}
         for listener, ended in listeners[half::2]:
-            files.note_subscription(listener, ended)
+            files.save_subscription(listener, ended)
             listeners_left.pop((listener.session, listener.key), None)
             listeners_left |= {} if ended else {(listener.session, listener.key): listener}
         assert files.store.flush()
         if loses_power:
             disk.crash()
-    recalled = state_files(disk).recall()
-    assert sorted(recalled.delegations, key=repr) == sorted(cuts_left.values(), key=repr)
-    assert sorted(recalled.subscriptions, key=repr) == sorted(listeners_left.values(), key=repr)
-    assert not recalled.damage
+    restored = state_files(disk).load()
+    assert sorted(restored.delegations, key=repr) == sorted(cuts_left.values(), key=repr)
+    assert sorted(restored.subscriptions, key=repr) == sorted(listeners_left.values(), key=repr)
+    assert not restored.damage
 
 
 def test_noted_claims_count_only_with_the_settings_of_that_run() -> None:
     disk = SimulatedDisk(Random(1))
     files = state_files(disk)
-    assert files.recall().requested_subtrees is None
-    files.note_requested_subtrees(["home/bedroom"])
+    assert files.load().claims is None
+    files.save_claims(["home/bedroom"])
     files.store.flush()
-    assert state_files(disk).recall().requested_subtrees == ["home/bedroom"]
-    assert state_files(disk, ("cellar",)).recall().requested_subtrees is None, (
+    assert state_files(disk).load().claims == ["home/bedroom"]
+    assert state_files(disk, ("cellar",)).load().claims is None, (
         "the settings have changed: they are the truth"
     )
-    files.note_requested_subtrees([])
+    files.save_claims([])
     files.store.flush()
-    assert state_files(disk).recall().requested_subtrees == []
+    assert state_files(disk).load().claims == []
 
 
 @pytest.mark.parametrize(
@@ -127,27 +127,27 @@ def test_subscriptions_of_sessions_that_have_expired_are_not_recalled(
     disk = SimulatedDisk(Random(1))
     began = 10 * timers.IDLE_TIMEOUT
     files = state_files(disk, at=began)
-    files.recall()
-    files.note_subscription(LISTENER, False)
+    files.load()
+    files.save_subscription(LISTENER, False)
     files.store.flush()
     expected = [LISTENER] if is_recalled else []
-    assert state_files(disk, at=began + silent, boot=boot).recall().subscriptions == expected
-    assert state_files(disk, at=began + silent, boot=boot).recall().subscriptions == expected, "and again"
+    assert state_files(disk, at=began + silent, boot=boot).load().subscriptions == expected
+    assert state_files(disk, at=began + silent, boot=boot).load().subscriptions == expected, "and again"
 
 
 def test_a_new_network_recalls_only_delegations_to_nodes_outside_of_it() -> None:
     disk = SimulatedDisk(Random(1))
     files = state_files(disk)
-    files.recall()
+    files.load()
     other = Delegation("garden", "g", ("10.0.0.2", 1), 1, 8, LeasePolicy.SERVE, None, 0)
     for cut in (KITCHEN, other):
-        files.note_delegation(cut, False)
-    files.note_requested_subtrees(["home/bedroom"])
+        files.save_delegation(cut, False)
+    files.save_claims(["home/bedroom"])
     files.store.flush()
-    assert state_files(disk).review() == Recalled([KITCHEN, other], ["home/bedroom"])
+    assert state_files(disk).read() == RestoredState([KITCHEN, other], ["home/bedroom"])
     state_files(disk).begin_anew(lambda cut: cut.node == "k")
-    recalled = state_files(disk).recall()
-    assert (recalled.delegations, recalled.requested_subtrees) == ([other], None)
+    restored = state_files(disk).load()
+    assert (restored.delegations, restored.claims) == ([other], None)
 
 
 def _truncate(data: bytes, random: Random) -> bytes:
@@ -189,36 +189,36 @@ def test_a_node_starts_with_any_damaged_file_and_reports_the_loss(
         random = Random(seed)
         disk = SimulatedDisk(random)
         files = state_files(disk)
-        files.recall()
+        files.load()
         cuts = [
             Delegation(f"home/{n}", f"n{n}", ("10.0.0.1", n + 1), 1, n, LeasePolicy.FENCE, None, 0)
             for n in range(5)
         ]
         for cut in cuts:
-            files.note_delegation(cut, False)
-            files.note_subscription(Subscription(cut.epoch + 1, cut.address, cut.subtree, 1), False)
+            files.save_delegation(cut, False)
+            files.save_subscription(Subscription(cut.epoch + 1, cut.address, cut.subtree, 1), False)
             files.store.flush()
-        files.note_requested_subtrees(["home/bedroom"])
+        files.save_claims(["home/bedroom"])
         files.store.flush()
         disk.damage(path, damage(disk.read(path), random))
-        recalled = state_files(disk).recall()
-        assert len(recalled.delegations) == 5 or recalled.forgets_delegations
-        assert len(recalled.subscriptions) == 5 or recalled.forgets_subscriptions
-        assert recalled.requested_subtrees is not None or recalled.damage
-        assert {cut.subtree for cut in recalled.delegations} <= {cut.subtree for cut in cuts}
-        again = state_files(disk).recall()
-        assert again.forgets_delegations == recalled.forgets_delegations
-        assert sorted(map(repr, again.delegations)) == sorted(map(repr, recalled.delegations))
+        restored = state_files(disk).load()
+        assert len(restored.delegations) == 5 or restored.has_lost_delegations
+        assert len(restored.subscriptions) == 5 or restored.has_lost_subscriptions
+        assert restored.claims is not None or restored.damage
+        assert {cut.subtree for cut in restored.delegations} <= {cut.subtree for cut in cuts}
+        again = state_files(disk).load()
+        assert again.has_lost_delegations == restored.has_lost_delegations
+        assert sorted(map(repr, again.delegations)) == sorted(map(repr, restored.delegations))
 
 
 def test_only_the_owner_can_read_the_state_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     folder = tmp_path / "state"
     files = NodeStateFiles(folder / "root.cuts", ["home"])
-    files.recall()
-    files.note_delegation(KITCHEN, False)
-    files.note_subscription(LISTENER, False)
-    files.note_requested_subtrees([])
+    files.load()
+    files.save_delegation(KITCHEN, False)
+    files.save_subscription(LISTENER, False)
+    files.save_claims([])
     assert files.store.flush()
     files.store.close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

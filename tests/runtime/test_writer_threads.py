@@ -75,7 +75,7 @@ class Run:
         self.told = ""
         self.memory = self.open()
         self.notes = StateWriter(self.memory, EventLog("node"), self._note_fault)
-        self.notes.recall()
+        self.notes.load()
         self.notes.start(lambda: None)
         self.note(EARLY)
         self.await_that(lambda: self.memory.durable == 1)
@@ -86,7 +86,7 @@ class Run:
         return NodeStateFiles(path, ["a"], disk=self.disk, instant=lambda: Instant(bytes(16), self.now))
 
     def note(self, subscription: Subscription) -> None:
-        self.memory.note_subscription(subscription, False)
+        self.memory.save_subscription(subscription, False)
 
     def await_that(self, condition: Callable[[], bool]) -> None:
         until(condition, "it has come so far", PATIENCE)
@@ -100,7 +100,7 @@ class Run:
 
     def sessions_of_the_next_run(self) -> list[int]:
         """Kills this run. Returns the sessions that the next run waits for."""
-        return [subscription.session for subscription in self.open().recall().subscriptions]
+        return [subscription.session for subscription in self.open().load().subscriptions]
 
     def _note_fault(self, fault: str) -> None:
         self.told = fault

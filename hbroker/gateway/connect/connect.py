@@ -319,7 +319,7 @@ class ConnectHandler:
     # The claim
 
     def _claim(self, now: int, connection: Connection) -> None:
-        connection.machine.handle(Event.ADMIT)
+        connection.state_machine.handle(Event.ADMIT)
         connection.stamp, connection.claimed_at = self._context.clock.stamp(now), now
         former = self._context.connection_table.of_client(connection.client_id)
         self._context.connection_table.name(connection)
@@ -359,7 +359,7 @@ class ConnectHandler:
             ):
                 return
         self._claims.cancel(connection)
-        connection.machine.handle(Event.OWN)
+        connection.state_machine.handle(Event.OWN)
         connection.expiry_s = connection.connect_request.expiry_s
         record = self._context.records.of(connection.client_id)
         has_ended = record is not None and self._context.records.has_ended(now, record)
@@ -479,9 +479,7 @@ class ConnectHandler:
             self._open_member(now, connection, clean_start=connection.starts_clean)
         assert connection.member is not None, "it was just opened"
         connection.awaited.add(_WILL)
-        self._context.network_clients.control(connection.member).set_will(
-            now, will, patience=_RESUME_PATIENCE
-        )
+        self._context.network_clients.control(connection.member).set_will(now, will, timeout=_RESUME_PATIENCE)
         self._context.network_clients.touch(connection.member)
 
     def _open_member(self, now: int, connection: Connection, *, clean_start: bool) -> None:
@@ -497,7 +495,7 @@ class ConnectHandler:
 
     def _accept(self, now: int, connection: Connection) -> None:
         self._resumptions.cancel(connection)
-        connection.machine.handle(Event.READY)
+        connection.state_machine.handle(Event.READY)
         connection.connected_at_us = self._context.clock.unix_us(now)
         self._context.count("accepted")
         connect_request, limits, event = connection.connect_request, self._context.limits, connection.event

@@ -73,7 +73,7 @@ class DisconnectHandler:
         if done is not None:
             connection.on_end.append(done)
         if connection.state is State.OPEN:
-            connection.machine.handle(Event.DISCONNECT)
+            connection.state_machine.handle(Event.DISCONNECT)
             self._context.events.disconnected(connection.event, connection.client_id, "server", code)
             self._context.native_api.disconnect(
                 connection.id, code, text=text, server_reference=self._reference(code)
@@ -96,7 +96,7 @@ class DisconnectHandler:
         state = connection.state
         if state is State.ENDED:
             return
-        connection.machine.handle(Event.END)
+        connection.state_machine.handle(Event.END)
         self._context.connection_table.remove(connection)
         self._session_store.forget(connection)
         if connection.acl is not None:

@@ -13,9 +13,9 @@ from hbroker.gateway.native_api import ConnectEvent, SubscribeOptions, WillMessa
 from hbroker.gateway.outbox import Done
 from hbroker.gateway.records.claims import Stamp
 from hbroker.gateway.records.session_records import SessionSubscription
-from hbroker.protocol.sessions.subscription_store import weight
-from hbroker.protocol.sessions.wildcard_shapes import Shapes, shape_of
-from hbroker.protocol.state_machine import Machine, Symbol
+from hbroker.protocol.sessions.subscription_store import filter_cost
+from hbroker.protocol.sessions.wildcard_shapes import WildcardShapes, shape_of
+from hbroker.protocol.state_machine import StateMachine, Symbol
 
 __all__ = ["TRANSITIONS", "Connection", "ConnectionTable", "Event", "Listening", "State"]
 
@@ -93,7 +93,7 @@ _NONE: Final = Stamp(0, 0)
 MOST_SHAPES: Final = 8
 """Most wildcard shapes of one client (`protocol.sessions.wildcard_shapes`). At an owner, a session
 of the gateway may stand for many clients, and has 64."""
-_NO_SHAPES: Final = Shapes(MOST_SHAPES)
+_NO_SHAPES: Final = WildcardShapes(MOST_SHAPES)
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +107,9 @@ class Connection:
 
     event: ConnectEvent
     connect_request: ConnectRequest
-    machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.AUTHENTICATING))
+    state_machine: StateMachine[State, Event] = field(
+        default_factory=lambda: StateMachine(TRANSITIONS, State.AUTHENTICATING)
+    )
     username: str | None = None
     proof: str = ""
     attempt: AttemptSource | None = None
@@ -140,8 +142,8 @@ class Connection:
     subscriptions: dict[str, Listening] = field(default_factory=dict)
     filters: int = 0
     """The weight of its subscriptions: a long one counts more than once
-    (`protocol.sessions.subscription_store.weight`)."""
-    shapes: Shapes | None = None
+    (`protocol.sessions.subscription_store.filter_cost`)."""
+    shapes: WildcardShapes | None = None
     """The wildcard shapes of its filters; None: all filters are ordinary."""
     awaited: set[int | str] = field(default_factory=set)
     unproven: set[int] = field(default_factory=set)
@@ -164,22 +166,22 @@ class Connection:
     @property
     def state(self) -> State:
         """The present state."""
-        return self.machine.state
+        return self.state_machine.state
 
     def subscribe(self, listening: Listening) -> None:
         """Adds a subscription, or replaces the one with the same filter."""
         self.unsubscribe(listening.filter)
         self.subscriptions[listening.filter] = listening
-        self.filters += weight((listening.group, listening.plain))
+        self.filters += filter_cost((listening.group, listening.plain))
         if shape_of(listening.plain) is not None:
-            self.shapes = self.shapes or Shapes(MOST_SHAPES)
+            self.shapes = self.shapes or WildcardShapes(MOST_SHAPES)
             self.shapes.add(self.id, listening.plain)
 
     def unsubscribe(self, filter: str) -> Listening | None:
         """Removes a subscription, and returns it."""
         listening = self.subscriptions.pop(filter, None)
         if listening is not None:
-            self.filters -= weight((listening.group, listening.plain))
+            self.filters -= filter_cost((listening.group, listening.plain))
             if self.shapes is not None:
                 self.shapes.remove(self.id, listening.plain)
         return listening
@@ -194,7 +196,7 @@ class Connection:
     def has_room(self, most: int, group: str, plain: str) -> bool:
         """Whether another subscription stays within the bounds. `most`: the bound on the weight of all."""
         shapes = self.shapes or _NO_SHAPES
-        return self.filters + weight((group, plain)) <= most and shapes.has_room(self.id, plain)
+        return self.filters + filter_cost((group, plain)) <= most and shapes.has_room(self.id, plain)
 
     def holds(self, filter: str) -> bool:
         """Whether the session's own pool client has this subscription."""
@@ -214,7 +216,7 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """Whether the connection has ended."""
-        return self.machine.state is State.ENDED
+        return self.state_machine.state is State.ENDED
 
 
 class ConnectionTable:

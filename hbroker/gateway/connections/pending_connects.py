@@ -57,7 +57,7 @@ class PendingConnects:
         if waiting is None:
             waiting = self._waiting[client] = deque()
             self._await(now, client)
-        connection.machine.handle(Event.QUEUE)
+        connection.state_machine.handle(Event.QUEUE)
         waiting.append(connection)
         if len(waiting) > MOST_WAITING:
             self._refuse(now, waiting.popleft())

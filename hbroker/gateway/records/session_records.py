@@ -192,7 +192,7 @@ class _StoredRecord:
     gateway: str
     run: int
     expiry_s: int
-    is_away: bool
+    is_offline: bool
     is_here: bool
     lost_since_us: int | None = None
 
@@ -248,13 +248,13 @@ class Records:
         if hash not in self._kept and len(self._kept) >= MOST_RECORDS:
             self.refused += 1
             return
-        is_away = record.away_since_us is not None
+        is_offline = record.away_since_us is not None
         self._ended.pop(hash, None)
         kept = self._kept[hash] = _StoredRecord(
-            payload, record.stamp, record.gateway, record.run, record.expiry_s, is_away, is_here
+            payload, record.stamp, record.gateway, record.run, record.expiry_s, is_offline, is_here
         )
         self._due.cancel(hash)
-        if is_away:
+        if is_offline:
             self._plan(now, hash, record)
         elif not is_here:
             self._look_for_gateway(now, hash, kept)
@@ -272,7 +272,7 @@ class Records:
     def gateway_changed(self, now: int, gateway: str) -> None:
         """A run of a gateway has come or gone. Clients of a run that is gone are offline from now on."""
         for hash, kept in self._kept.items():
-            if kept.gateway == gateway and not kept.is_here and not kept.is_away:
+            if kept.gateway == gateway and not kept.is_here and not kept.is_offline:
                 self._look_for_gateway(now, hash, kept)
 
     def due(self, now: int) -> Iterator[Record]:
@@ -372,7 +372,7 @@ class Records:
     def away(self) -> Iterator[Record]:
         """The offline sessions for which this gateway is responsible."""
         for hash, kept in list(self._kept.items()):
-            record = self._parse(SESSIONS + hash, kept.payload) if kept.is_away else None
+            record = self._parse(SESSIONS + hash, kept.payload) if kept.is_offline else None
             if record is not None and self.is_mine(record):
                 yield record
 
@@ -383,7 +383,7 @@ class Records:
     @property
     def away_count(self) -> int:
         """The number of offline sessions, of all gateways."""
-        return sum(kept.is_away for kept in self._kept.values())
+        return sum(kept.is_offline for kept in self._kept.values())
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -135,7 +135,7 @@ class Announcements:
         gone = replace(self._own, is_alive=False, listeners=())
         will = registered(self._message(gone.topic, self._signed(gone)))
         assert will is not None, "a name has 63 bytes at most"
-        self._context.network_clients.control(SHARED).set_will(now, will, patience=PATIENCE)
+        self._context.network_clients.control(SHARED).set_will(now, will, timeout=PATIENCE)
         self._context.network_clients.touch(SHARED)
 
     def _handle_own_name(self, now: int, presence: Presence) -> None:

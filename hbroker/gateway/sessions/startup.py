@@ -85,5 +85,5 @@ class Startup:
 
     def _listen(self, now: int, filter: str) -> None:
         control = self._network_clients.control(SHARED)
-        self._pending.add(control.subscribe(now, filter, Options(qos=1), patience=PATIENCE))
+        self._pending.add(control.subscribe(now, filter, Options(qos=1), timeout=PATIENCE))
         self._network_clients.touch(SHARED)

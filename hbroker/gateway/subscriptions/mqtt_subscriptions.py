@@ -27,7 +27,7 @@ from hbroker.gateway.subscriptions.sys_topics import SysTopics
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions import shared
-from hbroker.protocol.subscriptions.client.options import Options, Wanted
+from hbroker.protocol.subscriptions.client.options import NewListener, Options
 from hbroker.protocol.timers import SECOND, TimerQueue
 
 __all__ = ["Answer", "MqttSubscriptions"]
@@ -197,7 +197,7 @@ class MqttSubscriptions:
             if parts is None or not (parts[0] or kept.options.qos):
                 continue
             options = Options(qos=kept.options.qos, retain_handling=_DO_NOT_SEND)
-            listener = control.subscribe(now, parts[1], options, group=parts[0], patience=PATIENCE)
+            listener = control.subscribe(now, parts[1], options, group=parts[0], timeout=PATIENCE)
             self._swept[listener] = connection
             connection.awaited.add(listener)
         self._network_clients.touch(connection.member)
@@ -345,11 +345,11 @@ class MqttSubscriptions:
 
     def _subscribe(self, now: int, member: int, together: Sequence[Listening], handling: int) -> None:
         self._network_clients.control(member).subscribe_together(
-            now, [self._wanted(listening, handling) for listening in together], patience=PATIENCE
+            now, [self._wanted(listening, handling) for listening in together], timeout=PATIENCE
         )
         self._network_clients.touch(member)
 
-    def _wanted(self, listening: Listening, handling: int) -> Wanted:
+    def _wanted(self, listening: Listening, handling: int) -> NewListener:
         limits = self._context.limits
         options = Options(
             qos=listening.options.qos,
@@ -358,7 +358,7 @@ class MqttSubscriptions:
             queue_messages=limits.queue_messages,
             queue_bytes=limits.queue_bytes,
         )
-        return Wanted(listening.listener, (listening.group, listening.plain), options)
+        return NewListener(listening.listener, (listening.group, listening.plain), options)
 
     def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
         """The session's own pool client if owners must keep messages for it, or count it in a shared group;

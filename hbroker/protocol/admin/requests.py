@@ -22,14 +22,14 @@ from hbroker.protocol.admin.client import order_credential
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.events import Ordered
 from hbroker.protocol.expiring_cache import ExpiringCache
-from hbroker.protocol.hierarchy.child.requested_subtrees import RequestedSubtrees
-from hbroker.protocol.hierarchy.child.uplink import Uplink, UplinkState
+from hbroker.protocol.hierarchy.child.subtree_claim import ClaimState, SubtreeClaim
+from hbroker.protocol.hierarchy.child.subtree_claims import SubtreeClaims
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces, is_proof
 from hbroker.protocol.ownership.jurisdiction import Grant
-from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, pack, reason_name
+from hbroker.protocol.packets import TEMPORARY_REASONS, Address, Reason, pack, reason_name
 from hbroker.subtree import is_within
 
-__all__ = ["Orders"]
+__all__ = ["OrderHandler"]
 
 MEMORY: Final = 3 * NONCE_PERIOD
 """Microseconds for which the node remembers an order."""
@@ -70,7 +70,7 @@ class _Request:
         self.is_done = True
 
 
-class Orders:
+class OrderHandler:
     """All orders to one node. `leave(now)` makes the node hand back everything that it owns.
 
     `nonces`: those of this run.
@@ -79,16 +79,16 @@ class Orders:
     def __init__(
         self,
         context: NodeContext,
-        requested_subtrees: RequestedSubtrees,
+        claims: SubtreeClaims,
         leave: Callable[[int], None],
         nonces: Nonces,
     ) -> None:
         self._context = context
         self._settings = context.settings
-        self._requested_subtrees = requested_subtrees
+        self._claims = claims
         self._leave = leave
         self._nonces = nonces
-        self._known: ExpiringCache[int, _Request] = ExpiringCache(MOST_REMEMBERED)
+        self._requests: ExpiringCache[int, _Request] = ExpiringCache(MOST_REMEMBERED)
         self._under_way: list[_Request] = []
         self.leave_requested = False
         """Whether an order asked this node to leave."""
@@ -110,33 +110,33 @@ class Orders:
             text = "the order does not prove the network's join key: give --join-key-file"
             self._answer(source, order, Reason.REASON_NOT_AUTHORIZED, text, nonce)
         else:
-            known = self._known.get(now, order.request)
-            if known is None and not self._has_room(now, order):
+            request = self._requests.get(now, order.request)
+            if request is None and not self._has_room(now, order):
                 text = f"{MOST_REMEMBERED:,} orders came within three minutes: try again later"
                 self._answer(source, order, Reason.REASON_QUOTA_EXCEEDED, text)
                 return
-            if known is None:
-                known = _Request(order, source)
-                self._known.put(order.request, known, now + MEMORY)
-                self._begin(now, known)
-            self._check(now, known)
-            self._tell(known)
+            if request is None:
+                request = _Request(order, source)
+                self._requests.put(order.request, request, now + MEMORY)
+                self._begin(now, request)
+            self._check(now, request)
+            self._answer_order(request)
 
-    def settle(self, now: int) -> None:
+    def answer_ended(self, now: int) -> None:
         """Answers the orders that have ended, without waiting for a repeat."""
-        if self.leave_requested and self._requested_subtrees.have_ended and not self._has_left:
+        if self.leave_requested and self._claims.have_ended and not self._has_left:
             self._has_left, self._lingers_until = True, now + LINGER
-        for known in self._under_way:
-            self._check(now, known)
-            if known.has_ended:
-                self._tell(known)
-        self._under_way = [known for known in self._under_way if not known.has_ended]
+        for request in self._under_way:
+            self._check(now, request)
+            if request.has_ended:
+                self._answer_order(request)
+        self._under_way = [request for request in self._under_way if not request.has_ended]
 
     def handle_timeout(self, now: int) -> None:
         """Ends the lingering when it is over."""
         if self._lingers_until is not None and now >= self._lingers_until:
             self._lingers_until = None
-        self.settle(now)
+        self.answer_ended(now)
 
     # Read
 
@@ -154,23 +154,23 @@ class Orders:
     def _has_room(self, now: int, order: pb.Order) -> bool:
         """Whether the order can be remembered without forgetting another one, which could then be carried out
         twice. LEAVE may take another's place: after it, the node carries out nothing else."""
-        return order.kind == pb.ORDER_KIND_LEAVE or self._known.has_room(now)
+        return order.kind == pb.ORDER_KIND_LEAVE or self._requests.has_room(now)
 
-    def _begin(self, now: int, known: _Request) -> None:
-        known.refusal = self._refusal(known.order)
-        if known.refusal:
+    def _begin(self, now: int, request: _Request) -> None:
+        request.refusal = self._refusal(request.order)
+        if request.refusal:
             return
-        order = known.order
-        self._context.diagnostics.note(Ordered(_NAMES[order.kind], order.subtree))
-        self._under_way.append(known)
+        order = request.order
+        self._context.diagnostics.add_event(Ordered(_NAMES[order.kind], order.subtree))
+        self._under_way.append(request)
         match order.kind:
             case pb.ORDER_KIND_LEAVE:
                 self.leave_requested = True
                 self._leave(now)
             case pb.ORDER_KIND_CLAIM if not self._owns(order.subtree):
-                self._requested_subtrees.claim(now, order.subtree)
+                self._claims.add(now, order.subtree)
             case pb.ORDER_KIND_HAND_BACK:
-                self._requested_subtrees.hand_back(now, order.subtree)
+                self._claims.hand_back(now, order.subtree)
 
     def _refusal(self, order: pb.Order) -> tuple[pb.Reason, str] | None:
         """The reason and text of an order that this node cannot carry out; None: it can."""
@@ -190,39 +190,39 @@ class Orders:
             return Reason.REASON_NOT_SERVING, "this node is leaving"
         if len(self._under_way) >= MOST_ORDERS:
             return Reason.REASON_QUOTA_EXCEEDED, f"{MOST_ORDERS:,} orders are under way"
-        if order.kind == pb.ORDER_KIND_HAND_BACK and self._requested_subtrees.find(order.subtree) is None:
+        if order.kind == pb.ORDER_KIND_HAND_BACK and self._claims.find(order.subtree) is None:
             return Reason.REASON_NOT_RESPONSIBLE, f"this node was not granted {order.subtree!r}"
         return None
 
-    def _check(self, now: int, known: _Request) -> None:
+    def _check(self, now: int, request: _Request) -> None:
         """Updates the progress of an order."""
-        if not known.has_ended and not known.is_carried_out:
-            self._check_effect(now, known)
-        if known.is_carried_out and not known.awaits_disk:
-            known.awaits_disk = self._context.after_sync.do(known.end)
+        if not request.has_ended and not request.is_carried_out:
+            self._check_effect(now, request)
+        if request.is_carried_out and not request.awaits_disk:
+            request.awaits_disk = self._context.after_sync.run_when_durable(request.end)
 
-    def _check_effect(self, now: int, known: _Request) -> None:
-        order = known.order
-        uplink = self._requested_subtrees.find(order.subtree)
+    def _check_effect(self, now: int, request: _Request) -> None:
+        order = request.order
+        claim = self._claims.find(order.subtree)
         match order.kind:
             case pb.ORDER_KIND_LEAVE:  # This changes no claim.
-                known.is_done = self._requested_subtrees.have_ended
-            case pb.ORDER_KIND_HAND_BACK if uplink is None or uplink.state is UplinkState.STOPPED:
-                known.is_carried_out = True
-                self._requested_subtrees.forget(order.subtree)
+                request.is_done = self._claims.have_ended
+            case pb.ORDER_KIND_HAND_BACK if claim is None or claim.state is ClaimState.STOPPED:
+                request.is_carried_out = True
+                self._claims.forget(order.subtree)
             case pb.ORDER_KIND_CLAIM if self._owns(order.subtree):
-                known.is_carried_out = True
+                request.is_carried_out = True
             case pb.ORDER_KIND_CLAIM:
-                self._check_requested(now, known, uplink)
+                self._check_requested(now, request, claim)
 
-    def _check_requested(self, now: int, known: _Request, uplink: Uplink | None) -> None:
+    def _check_requested(self, now: int, request: _Request, claim: SubtreeClaim | None) -> None:
         """Gives up a claim that was refused: the operator decides what to do next."""
-        if uplink is None:
-            known.refusal = Reason.REASON_NOT_SERVING, "the claim was given up"
-        elif uplink.refused is not None and uplink.refused.reason not in PASSING_REASONS:
-            known.refusal = uplink.refused.reason, _why(uplink.refused)
-            uplink.leave(now)
-            self._requested_subtrees.forget(known.order.subtree)
+        if claim is None:
+            request.refusal = Reason.REASON_NOT_SERVING, "the claim was given up"
+        elif claim.last_refusal is not None and claim.last_refusal.reason not in TEMPORARY_REASONS:
+            request.refusal = claim.last_refusal.reason, _why(claim.last_refusal)
+            claim.leave(now)
+            self._claims.forget(request.order.subtree)
 
     def _owns(self, subtree: str) -> bool:
         decider = self._context.jurisdiction.lookup(subtree)
@@ -234,15 +234,15 @@ class Orders:
         key = self._settings.join_key
         if not key:
             return True
-        is_fresh = self._nonces.is_good(now, order.nonce, "order", *source, order.request)
+        is_fresh = self._nonces.is_valid(now, order.nonce, "order", *source, order.request)
         return is_fresh and is_proof(order_credential(key, order), order.credential)
 
     # Answers
 
-    def _tell(self, known: _Request) -> None:
-        waits = known.is_carried_out and not known.is_done and self._context.after_sync.is_failing
-        reason, text = known.refusal or (Reason.REASON_SUCCESS, UNNOTED if waits else "")
-        self._answer(known.requester, known.order, reason, text, done=known.is_done)
+    def _answer_order(self, request: _Request) -> None:
+        waits = request.is_carried_out and not request.is_done and self._context.after_sync.is_failing
+        reason, text = request.refusal or (Reason.REASON_SUCCESS, UNNOTED if waits else "")
+        self._answer(request.requester, request.order, reason, text, done=request.is_done)
 
     def _answer(
         self,

@@ -32,13 +32,13 @@ from hbroker.subtree import is_within
 
 __all__ = ["Recovery"]
 
-FINDING: Final = round(timers.RETRY_MOST * (1 + timers.RETRY_JITTER))
+DISCOVERY_TIME: Final = round(timers.RETRY_MOST * (1 + timers.RETRY_JITTER))
 """Microseconds in which a subscriber that found the subtree on the move asks again. The new owner is in
 recovery for at least this time."""
-PATIENCE: Final = 2 * timers.SECOND
+MISSING_TIMEOUT: Final = 2 * timers.SECOND
 """Microseconds that a restarted owner waits for the sessions that were connected, as for any subscriber that
 does not acknowledge (§7.3)."""
-SETTLING: Final = timers.SECOND // 2
+MIN_RECOVERY: Final = timers.SECOND // 2
 """Microseconds that it waits at least after it begins to serve: a subscriber that came before that asks
 again."""
 
@@ -46,16 +46,18 @@ again."""
 class Recovery:
     """For whom a node waits, and in which subtrees.
 
-    `recalled`: the subscriptions of the sessions that were connected to the earlier run. `forgets`: there
-    were others that are unknown, so the node waits for a whole idle timeout.
+    `restored`: the subscriptions of the sessions that were connected to the earlier run.
+    `has_lost_subscriptions`: there were others that are unknown, so the node waits for a whole idle timeout.
     """
 
-    def __init__(self, context: NodeContext, recalled: Iterable[Subscription], *, forgets: bool) -> None:
+    def __init__(
+        self, context: NodeContext, restored: Iterable[Subscription], *, has_lost_subscriptions: bool
+    ) -> None:
         self._context = context
         self._jurisdiction = context.jurisdiction
-        self._missed = {(s.session, s.key): s for s in recalled}
-        self._recalled = set(self._missed)
-        self._forgets = forgets
+        self._missing = {(s.session, s.key): s for s in restored}
+        self._restored = set(self._missing)
+        self._has_lost_subscriptions = has_lost_subscriptions
         self._returned: dict[str, int] = {}
         """Subtrees in which known subscribers are missing, and until when the node waits."""
         self._patient_until = 0
@@ -70,31 +72,33 @@ class Recovery:
     def start(self, now: int) -> None:
         """Begins the recovery of a restarted node. A subscriber that does not come back within an idle
         timeout is gone."""
-        if self._missed or self._forgets:
+        if self._missing or self._has_lost_subscriptions:
             self._sessions_end = now + timers.IDLE_TIMEOUT
-            self._patient_until = now + (timers.IDLE_TIMEOUT if self._forgets else PATIENCE)
+            self._patient_until = now + (
+                timers.IDLE_TIMEOUT if self._has_lost_subscriptions else MISSING_TIMEOUT
+            )
 
     def handle_loss(self, now: int, subscriptions: Iterable[Subscription]) -> None:
         """The node's lease ended, and with it these subscriptions of connected sessions. The node may serve
         them again."""
-        self._missed.update(((s.session, s.key), s) for s in subscriptions)
-        if self._missed:
+        self._missing.update(((s.session, s.key), s) for s in subscriptions)
+        if self._missing:
             self._sessions_end = self._patient_until = now + timers.IDLE_TIMEOUT
 
     def handle_return(self, now: int, subtree: str) -> None:
         """The node is about to serve a subtree. If subscribers of it are missing, the subtree is in
         recovery."""
         if self._is_missed_in(subtree):
-            until = self._returned[subtree] = max(self._patient_until, now + SETTLING)
+            until = self._returned[subtree] = max(self._patient_until, now + MIN_RECOVERY)
             self._timers.set((_MISSED, subtree), until)
-            self._jurisdiction.gather(subtree)
+            self._jurisdiction.begin_recovery(subtree)
 
     def handle_take_back(self, now: int, subtree: str, epoch: int) -> None:
         """A child's lease, under this epoch, ended without a handover."""
         if not is_within(subtree, STATUS_ROOT):
             self._wait(now, subtree, timers.RETURN, epoch + 1)
 
-    def take_over(self, now: int, subtree: str, records: Iterable[pb.GatheringRecord]) -> None:
+    def install_state(self, now: int, subtree: str, records: Iterable[pb.GatheringRecord]) -> None:
         """The node is about to serve a subtree. These parts of it were in recovery at its owner until now."""
         for record in records:
             if is_within(record.subtree, subtree):
@@ -102,8 +106,8 @@ class Recovery:
 
     def handle_subscribed(self, subscription: Subscription) -> None:
         """A subscription was made."""
-        back = self._missed.pop((subscription.session, subscription.key), None)
-        if back is not None and not self._missed and not self._forgets:
+        back = self._missing.pop((subscription.session, subscription.key), None)
+        if back is not None and not self._missing and not self._has_lost_subscriptions:
             self._end_return()
 
     def handle_timeout(self, now: int) -> None:
@@ -112,14 +116,14 @@ class Recovery:
             (self._returned if kind is _MISSED else self._ends).pop(subtree)
             self._review(subtree)
         if self._sessions_end is not None and now >= self._sessions_end:
-            for key, subscription in self._missed.items():
-                if key in self._recalled:
-                    self._context.storage.note_subscription(subscription, True)
-            self._missed.clear()
-            self._recalled.clear()
-            if self._forgets:
-                self._forgets = False
-                self._context.storage.know_subscriptions()
+            for key, subscription in self._missing.items():
+                if key in self._restored:
+                    self._context.storage.save_subscription(subscription, True)
+            self._missing.clear()
+            self._restored.clear()
+            if self._has_lost_subscriptions:
+                self._has_lost_subscriptions = False
+                self._context.storage.clear_lost_subscriptions()
             self._end_return()
 
     # Read
@@ -133,22 +137,24 @@ class Recovery:
         now, remaining = self._context.clock(), dict[str, int]()
         for part, until in self._ends.items():
             if common := _common(part, subtree):
-                remaining[common] = max(remaining.get(common, 0), until - now, FINDING)
+                remaining[common] = max(remaining.get(common, 0), until - now, DISCOVERY_TIME)
         for part, until in self._returned.items():
             common = _common(part, subtree)
             if common and self._is_missed_in(common):
                 remaining[common] = max(remaining.get(common, 0), until - now)
         for part, left in remaining.items():
-            epoch = self._jurisdiction.gathering_epoch(part)
+            epoch = self._jurisdiction.recovery_epoch(part)
             yield pb.GatheringRecord(subtree=part, remaining_us=max(left, 1), epoch=epoch)
 
     def _wait(self, now: int, subtree: str, period: int, epoch: int) -> None:
         until = self._ends[subtree] = max(now + period, self._ends.get(subtree, 0))
         self._timers.set((_UNKNOWN, subtree), until)
-        self._jurisdiction.gather(subtree, epoch)
+        self._jurisdiction.begin_recovery(subtree, epoch)
 
     def _is_missed_in(self, subtree: str) -> bool:
-        return self._forgets or any(filter_touches(s.filter, subtree) for s in self._missed.values())
+        return self._has_lost_subscriptions or any(
+            filter_touches(s.filter, subtree) for s in self._missing.values()
+        )
 
     def _end_return(self) -> None:
         self._sessions_end = None
@@ -159,7 +165,7 @@ class Recovery:
 
     def _review(self, subtree: str) -> None:
         if subtree not in self._ends and subtree not in self._returned:
-            self._jurisdiction.gathered(subtree)
+            self._jurisdiction.end_recovery(subtree)
 
 
 _MISSED: Final = "missed"

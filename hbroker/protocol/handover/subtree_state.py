@@ -30,7 +30,7 @@ from hbroker.subtree import depth, is_within, prefixes
 
 __all__ = [
     "CHUNK",
-    "Keeper",
+    "HandoverParticipant",
     "ReceivedState",
     "Record",
     "SubtreeState",
@@ -73,20 +73,20 @@ _FIELD_OF: Final[dict[type, str]] = {
 }
 
 
-class Keeper(Protocol):
+class HandoverParticipant(Protocol):
     """A part of a node whose state moves with a subtree: its sessions, its wills."""
 
     def records(self, subtree: str) -> Iterable[pb.SessionRecord | pb.WillRecord]:
         """The present records that concern topics at or below the subtree."""
 
-    def take_over(self, now: int, received: ReceivedState) -> None:
+    def install_state(self, now: int, received: ReceivedState) -> None:
         """Takes its records in, just before this node serves the subtree, and before the subscriptions."""
 
-    def sweep(self, given: Sequence[str] = ()) -> None:
-        """A grant ended without a handover, so no other node has this state. `given`: the subtrees that are
-        being handed over, with their state."""
+    def sweep(self, moving_subtrees: Sequence[str] = ()) -> None:
+        """A grant ended without a handover, so no other node has this state. `moving_subtrees`: the subtrees
+        that are being handed over, with their state."""
 
-    def moved(self, subtree: str) -> None:
+    def subtree_moved(self, subtree: str) -> None:
         """The subtree has another owner now: discards what concerns nothing that this node still owns."""
 
 
@@ -103,7 +103,7 @@ class ReceivedState:
     """The sessions whose wills were published or withdrawn since their owner was lost."""
     cuts: dict[str, pb.CutRecord] = field(default_factory=dict)
     """By subtree."""
-    gathering: dict[str, pb.GatheringRecord] = field(default_factory=dict)
+    recovering: dict[str, pb.GatheringRecord] = field(default_factory=dict)
     """By subtree."""
     replays: dict[tuple[int, str, int], pb.ReplayRecord] = field(default_factory=dict)
     """By session, filter and listener."""
@@ -114,10 +114,10 @@ class ReceivedState:
     refused: int = 0
     """How many records found no room."""
 
-    def take(self, transfer: pb.Transfer) -> None:
+    def add(self, transfer: pb.Transfer) -> None:
         """Adds the records of a packet, except those that the core takes: messages, and message ids."""
         for subscription in transfer.subscriptions:
-            self._take_subscription(subscription)
+            self._add_subscription(subscription)
         for session in transfer.sessions:
             self._replace(self.sessions, session.session, session, True)
         for will in transfer.wills:
@@ -126,7 +126,7 @@ class ReceivedState:
         for cut in transfer.cuts:
             self._replace(self.cuts, cut.cut.subtree, cut, cut.cut.HasField("address"))
         for part in transfer.gathering:
-            self._replace(self.gathering, part.subtree, part, bool(part.remaining_us))
+            self._replace(self.recovering, part.subtree, part, bool(part.remaining_us))
         for replay in transfer.replays:
             key = replay.session, replay.filter, replay.listener
             self._replace(self.replays, key, replay, filter_is_valid(replay.filter))
@@ -135,7 +135,7 @@ class ReceivedState:
         """The subscription of a record; None: it has ended, or is not valid."""
         return self.subscriptions.get((record.session, record.group, record.filter))
 
-    def is_away(self, session: int) -> bool:
+    def is_offline(self, session: int) -> bool:
         """Whether a session is offline, according to its record."""
         known = self.sessions.get(session)
         return known is not None and known.HasField("away_us")
@@ -145,7 +145,7 @@ class ReceivedState:
         found = map(_delegation_from, self.cuts.values())
         return [d for d in found if d is not None and d.subtree != subtree and is_within(d.subtree, subtree)]
 
-    def stands(self, delegation: Delegation) -> bool:
+    def confirms(self, delegation: Delegation) -> bool:
         """Whether an earlier delegation of the target still exists (§5.4, old cuts): RECORDS name it under
         the same epoch, or it lies below a subtree that they name. The source does not know what lies further
         down, which the target has delegated itself, or cut out of what another owner gave it."""
@@ -156,7 +156,7 @@ class ReceivedState:
                 return True
         return False
 
-    def _take_subscription(self, record: pb.SubscriptionRecord) -> None:
+    def _add_subscription(self, record: pb.SubscriptionRecord) -> None:
         key = record.session, record.group, record.filter
         subscription = subscription_from(record)
         if subscription is None:
@@ -218,7 +218,7 @@ class SubtreeState:
         owner_subscriptions: OwnerSubscriptions,
         recovery: Recovery,
         inherit: Callable[[int, Sequence[Delegation]], None],
-        keepers: Sequence[Keeper],
+        participants: Sequence[HandoverParticipant],
     ) -> None:
         self._own = (context.settings.name, context.settings.address, context.incarnation)
         self._core = context.core
@@ -226,31 +226,33 @@ class SubtreeState:
         self._owner_subscriptions = owner_subscriptions
         self._recovery = recovery
         self._inherit = inherit
-        self._keepers = keepers
+        self._participants = participants
 
     # Give
 
-    def slow(self, subtree: str) -> Iterator[Record]:
+    def subscription_records(self, subtree: str) -> Iterator[Record]:
         """The subscriptions that touch the subtree: there may be many, and changes of them are sent as they
         happen."""
-        return map(self._record, list(self._owner_subscriptions.subscribers.touching(subtree)))
+        return map(self._record, list(self._owner_subscriptions.subscription_store.touching(subtree)))
 
-    def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
+    def other_records(
+        self, subtree: str, *, is_former_owner: bool = False
+    ) -> dict[tuple[str, str | int], Record]:
         """All other records, each by its key. A later result, compared with an earlier one, shows what has
         changed.
 
-        `is_heirs`: as in `HandoverSource`.
+        `is_former_owner`: as in `HandoverSource`.
         """
         found: dict[tuple[str, str | int], Record] = {}
         cuts = [
-            *self._jurisdiction.cuts_of(subtree),
-            *map(self._as_cut, self._jurisdiction.left_within(subtree)),
+            *self._jurisdiction.cuts_moving_with(subtree),
+            *map(self._as_cut, self._jurisdiction.grants_left_within(subtree)),
         ]
-        own = self._jurisdiction.delegation_of(subtree) if is_heirs else None
+        own = self._jurisdiction.delegation_of(subtree) if is_former_owner else None
         for delegation in cuts if own is None else [own, *cuts]:
             found["cut", delegation.subtree] = cut_record(delegation)
-        for keeper in self._keepers:
-            for record in keeper.records(subtree):
+        for participant in self._participants:
+            for record in participant.records(subtree):
                 found[type(record).__name__, record.session] = record
         for part in self._recovery.records(subtree):
             found["gathering", part.subtree] = part
@@ -263,9 +265,9 @@ class SubtreeState:
                 session=session, filter=filter, qos=pb.Qos.Name(qos), listener=listener, first=first
             )
 
-    def held_below(self, subtree: str) -> list[str]:
+    def subtrees_granted_below(self, subtree: str) -> list[str]:
         """The smaller subtrees that other nodes granted: they are no part of a subtree that moves."""
-        return self._jurisdiction.held_below(subtree)
+        return self._jurisdiction.subtrees_granted_below(subtree)
 
     # Take
 
@@ -278,7 +280,7 @@ class SubtreeState:
             subscription = received.subscription_of(record)
             if subscription is None:
                 self._owner_subscriptions.withdraw(record.session, (record.group, record.filter))
-            elif not received.is_away(record.session):
+            elif not received.is_offline(record.session):
                 self._owner_subscriptions.prepare(subscription)
 
     def withdraw(self, received: ReceivedState) -> None:
@@ -286,14 +288,14 @@ class SubtreeState:
         for subscription in received.subscriptions.values():
             self._owner_subscriptions.withdraw(subscription.session, subscription.key)
 
-    def take_over(self, now: int, subtree: str, received: ReceivedState) -> None:
+    def install_state(self, now: int, subtree: str, received: ReceivedState) -> None:
         """Takes the received state in, just before this node serves the subtree."""
         self._inherit(now, received.delegations(subtree))
-        self._recovery.take_over(now, subtree, received.gathering.values())
+        self._recovery.install_state(now, subtree, received.recovering.values())
         self._owner_subscriptions.resume(now, subtree, received)
-        for keeper in self._keepers:
-            keeper.take_over(now, received)
-        self._owner_subscriptions.take_over(subtree, list(received.subscriptions.values()))
+        for participant in self._participants:
+            participant.install_state(now, received)
+        self._owner_subscriptions.install_state(subtree, list(received.subscriptions.values()))
         for held in received.held:
             self._core.install(held)
         for replay in received.replays.values():
@@ -302,24 +304,24 @@ class SubtreeState:
                 replay.session, replay.filter, qos, replay.listener, subtree, replay.first
             )
 
-    def end_lease(self, subtree: str, until: int | None, given: Sequence[str]) -> None:
+    def end_lease(self, subtree: str, until: int | None, moving_subtrees: Sequence[str]) -> None:
         """The lease of a subtree ended, at `until` at the latest. The queues of persistent sessions, and
-        wills, stay (§5.6). `given`: as in `sweep`."""
-        self._owner_subscriptions.end_lease(subtree, until, given)
-        for keeper in self._keepers:
-            keeper.sweep(given)
+        wills, stay (§5.6). `moving_subtrees`: as in `sweep`."""
+        self._owner_subscriptions.end_lease(subtree, until, moving_subtrees)
+        for participant in self._participants:
+            participant.sweep(moving_subtrees)
 
-    def sweep(self, given: Sequence[str]) -> None:
-        """A grant ended without a handover: discards what concerns nothing that is left. `given`: the
-        subtrees that are being handed over; what touches them stays and goes along."""
-        self._owner_subscriptions.sweep(given)
-        for keeper in self._keepers:
-            keeper.sweep(given)
+    def sweep(self, moving_subtrees: Sequence[str]) -> None:
+        """A grant ended without a handover: discards what concerns nothing that is left. `moving_subtrees`:
+        the subtrees that are being handed over; what touches them stays and goes along."""
+        self._owner_subscriptions.sweep(moving_subtrees)
+        for participant in self._participants:
+            participant.sweep(moving_subtrees)
 
-    def moved(self, subtree: str) -> None:
+    def subtree_moved(self, subtree: str) -> None:
         """The target serves the subtree."""
-        for keeper in self._keepers:
-            keeper.moved(subtree)
+        for participant in self._participants:
+            participant.subtree_moved(subtree)
 
     def _as_cut(self, grant: Grant) -> Delegation:
         """A grant that this node keeps, as a cut below the subtree that it hands over: no other node will

@@ -15,7 +15,8 @@ So a recorded packet is useless: on another link, at another node, or after a re
 differ, and on the same link its number has passed. If a number is missing, a forged packet took the place of
 the missing one. Then the link is closed, because the missing packet may be part of a handover.
 
-`over` returns a core that does all this for whoever sends over it. Links to clients have no channel.
+`Channels.authenticated_core` returns a core that does all this for whoever sends over it. Links to clients
+have no channel.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ class _Channel:
         """The tag of the next packet to send."""
         return _tag(self._sending, self.sent + 1, packet)
 
-    def proves(self, message: pb.Authenticated) -> bool:
+    def is_authentic(self, message: pb.Authenticated) -> bool:
         """Whether the other end of this channel made the packet, now or earlier."""
         made = _tag(self._receiving, message.sequence, message.packet)
         return hmac.compare_digest(made, message.tag)
 
 
-class _Upward:
+class _ParentLink:
     """A link to a parent, from the child's nonce on."""
 
     def __init__(self, parent: Address, nonce: int) -> None:
@@ -70,7 +71,7 @@ class _Upward:
         self.nonce = nonce
         self.channel: _Channel | None = None
         """None: the parent's nonce has not arrived."""
-        self.waiting: list[bytes] = []
+        self.pending_packets: list[bytes] = []
         """The packets that wait for the parent's nonce."""
         self.is_proved = False
         """Whether the parent has proved the join key."""
@@ -94,40 +95,44 @@ class Channels:
         self._random = random
         self._nonces = nonces
         self._diagnostics = diagnostics
-        self._upward: dict[int, _Upward] = {}
-        self._downward: dict[int, _Channel] = {}
+        self._parent_links: dict[int, _ParentLink] = {}
+        self._child_channels: dict[int, _Channel] = {}
         """Channels to children, by link. A link without a proved packet has none, and no memory here."""
 
-    def over(self) -> NodeCore:
+    def authenticated_core(self) -> NodeCore:
         """The core, whose packets over links to parents and children are authenticated."""
-        return cast(NodeCore, _Proving(self._core, self)) if self._key else self._core
+        return cast(NodeCore, _AuthenticatedCore(self._core, self)) if self._key else self._core
 
     # Out
 
     def connect(self, address: Address, token: bytes = b"") -> int:
         """Opens a link to a parent, or returns the present one. Begins a channel on a new link."""
         link = self._core.connect(address, token)
-        if link not in self._upward:
-            upward = self._upward[link] = _Upward(address, self._random.getrandbits(64) or 1)
-            self._core.send(link, pack(pb.Authenticated(nonce=upward.nonce)))
+        if link not in self._parent_links:
+            parent_link = self._parent_links[link] = _ParentLink(address, self._random.getrandbits(64) or 1)
+            self._core.send(link, pack(pb.Authenticated(nonce=parent_link.nonce)))
         return link
 
     def send(self, link: int, packet: bytes) -> bool:
         """Sends a packet, authenticated if the link has a channel. False: the link has no room, or there is
         no link."""
-        upward = self._upward.get(link)
-        if upward is None:
-            channel = self._downward.get(link)
-            return self._core.send(link, packet) if channel is None else self._prove(link, channel, packet)
-        if upward.channel is not None:
-            nonce = 0 if upward.is_proved else upward.nonce
-            return self._prove(link, upward.channel, packet, nonce)
-        if len(upward.waiting) >= MOST_WAITING:
+        parent_link = self._parent_links.get(link)
+        if parent_link is None:
+            channel = self._child_channels.get(link)
+            return (
+                self._core.send(link, packet)
+                if channel is None
+                else self._send_authenticated(link, channel, packet)
+            )
+        if parent_link.channel is not None:
+            nonce = 0 if parent_link.is_proved else parent_link.nonce
+            return self._send_authenticated(link, parent_link.channel, packet, nonce)
+        if len(parent_link.pending_packets) >= MOST_WAITING:
             return False
-        upward.waiting.append(packet)
+        parent_link.pending_packets.append(packet)
         return True
 
-    def _prove(self, link: int, channel: _Channel, packet: bytes, nonce: int = 0) -> bool:
+    def _send_authenticated(self, link: int, channel: _Channel, packet: bytes, nonce: int = 0) -> bool:
         tag, sequence = channel.tag(packet), channel.sent + 1
         proved = pb.Authenticated(nonce=nonce, sequence=sequence, tag=tag, packet=packet)
         if not self._core.send(link, pack(proved)):
@@ -143,19 +148,19 @@ class Channels:
             return True
         is_of_nodes = isinstance(body, pb.Authenticated | pb.Join | pb.JoinAck | pb.Transfer)
         is_return = isinstance(body, pb.Leave) and bool(body.subtree)
-        return not (is_of_nodes or is_return or link in self._upward)
+        return not (is_of_nodes or is_return or link in self._parent_links)
 
     def open(self, link: int, message: pb.Authenticated) -> bytes | None:
         """The packet in AUTHENTICATED, which arrived over this link; None: there is none, or it is not
         proved."""
-        upward = self._upward.get(link)
+        parent_link = self._parent_links.get(link)
         if not message.packet:
-            if upward is None:
+            if parent_link is None:
                 self._core.send(link, pack(pb.Authenticated(nonce=self._own_nonce(link))))
             else:
-                self._take_nonce(link, upward, message.nonce)
+                self._take_nonce(link, parent_link, message.nonce)
             return None
-        channel = self._of_parent(upward, message) if upward else self._of_child(link, message)
+        channel = self._of_parent(parent_link, message) if parent_link else self._of_child(link, message)
         if channel is None:
             self._diagnostics.drop("unauthenticated")
         elif message.sequence <= channel.received:
@@ -170,40 +175,42 @@ class Channels:
 
     def handle_link_down(self, link: int) -> None:
         """Removes the channel of a link that ended."""
-        self._upward.pop(link, None)
-        self._downward.pop(link, None)
+        self._parent_links.pop(link, None)
+        self._child_channels.pop(link, None)
 
     # As a child
 
-    def _take_nonce(self, link: int, upward: _Upward, nonce: int) -> None:
-        if upward.channel is not None or not nonce:
+    def _take_nonce(self, link: int, parent_link: _ParentLink, nonce: int) -> None:
+        if parent_link.channel is not None or not nonce:
             self._diagnostics.drop("unexpected_packet")
             return
-        upward.channel = _Channel(self._key, (upward.nonce, nonce), upward.parent, is_child=True)
-        waiting, upward.waiting = upward.waiting, []
+        parent_link.channel = _Channel(
+            self._key, (parent_link.nonce, nonce), parent_link.parent, is_child=True
+        )
+        waiting, parent_link.pending_packets = parent_link.pending_packets, []
         for packet in waiting:
-            self._prove(link, upward.channel, packet, upward.nonce)
+            self._send_authenticated(link, parent_link.channel, packet, parent_link.nonce)
 
-    def _of_parent(self, upward: _Upward, message: pb.Authenticated) -> _Channel | None:
-        channel = upward.channel
-        if channel is None or not channel.proves(message):
+    def _of_parent(self, parent_link: _ParentLink, message: pb.Authenticated) -> _Channel | None:
+        channel = parent_link.channel
+        if channel is None or not channel.is_authentic(message):
             return None
-        upward.is_proved = True
+        parent_link.is_proved = True
         return channel
 
     # As a parent
 
     def _of_child(self, link: int, message: pb.Authenticated) -> _Channel | None:
-        channel = self._downward.get(link)
-        if channel is not None and channel.proves(message):
+        channel = self._child_channels.get(link)
+        if channel is not None and channel.is_authentic(message):
             return channel
         if channel is not None or message.sequence != 1:
             return None
         nonces = message.nonce, self._own_nonce(link)
         channel = _Channel(self._key, nonces, self._address, is_child=False)
-        if not channel.proves(message):
+        if not channel.is_authentic(message):
             return None
-        self._downward[link] = channel
+        self._child_channels[link] = channel
         return channel
 
     def _own_nonce(self, link: int) -> int:
@@ -211,7 +218,7 @@ class Channels:
         return self._nonces.of("link", link)
 
 
-class _Proving:
+class _AuthenticatedCore:
     """A core whose links to parents and children have channels."""
 
     def __init__(self, core: NodeCore, channels: Channels) -> None:

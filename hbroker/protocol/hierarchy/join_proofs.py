@@ -27,18 +27,18 @@ class Nonces:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def current(self, now: int, *whom: object) -> int:
-        """The present nonce for `whom`; never 0."""
-        return self.of(now // NONCE_PERIOD, *whom)
+    def current(self, now: int, *subject: object) -> int:
+        """The present nonce for `subject`; never 0."""
+        return self.of(now // NONCE_PERIOD, *subject)
 
-    def is_good(self, now: int, nonce: int, *whom: object) -> bool:
+    def is_valid(self, now: int, nonce: int, *subject: object) -> bool:
         """Whether a nonce is the one of this period, or of the last."""
         period = now // NONCE_PERIOD
-        return nonce in (self.of(period, *whom), self.of(period - 1, *whom))
+        return nonce in (self.of(period, *subject), self.of(period - 1, *subject))
 
-    def of(self, *whom: object) -> int:
+    def of(self, *subject: object) -> int:
         """A nonce for the whole run; never 0."""
-        text = " ".join(map(str, whom)).encode()
+        text = " ".join(map(str, subject)).encode()
         return int.from_bytes(blake2b(text, key=self._secret, digest_size=8).digest(), "big") or 1
 
 

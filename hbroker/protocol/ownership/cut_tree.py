@@ -107,7 +107,7 @@ class CutTree(Generic[CutT]):
         """The most levels of a cut."""
         return max((levels for levels, count in self._depths.items() if count), default=0)
 
-    def below(self, subtree: str) -> list[CutT]:
+    def cuts_below(self, subtree: str) -> list[CutT]:
         """The cuts at or below a subtree."""
         return list(self._below.get(subtree, {}).values())
 
@@ -125,13 +125,13 @@ class CutTree(Generic[CutT]):
         reached = [""]
         for at, level in enumerate(filter.split("/")):
             if level == "#":
-                below = (cut for prefix in reached for cut in self.below(prefix))
+                below = (cut for prefix in reached for cut in self.cuts_below(prefix))
                 return found + [cut for cut in below if at or not cut.subtree.startswith("$")]
             found += self._at(reached)
             reached = self._step(reached, level, is_first=not at)
         return found + self._at(reached)
 
-    def gist(self, filter: str) -> str:
+    def canonical_filter(self, filter: str) -> str:
         """A filter that touches the same cuts. For most filters that touch the same cuts it is the same one.
         So a cached answer also serves clients that ask for names that no cut has, and for another name each
         time."""
@@ -202,7 +202,7 @@ class TouchedCuts(Generic[AnyT]):
 
     # Change
 
-    def keep(self, question: Question, cuts: Iterable[AnyT]) -> tuple[AnyT, ...]:
+    def put(self, question: Question, cuts: Iterable[AnyT]) -> tuple[AnyT, ...]:
         """Stores the cuts of a question that is not cached. Returns them; all questions with the same cuts
         get the same object."""
         found = tuple(cuts)

@@ -72,7 +72,7 @@ class EndedLeases:
         ]
         return max(ends, default=None)
 
-    def touch(self, filter: str) -> bool:
+    def touches(self, filter: str) -> bool:
         """Whether a filter can match topics in one of these subtrees."""
         return any(filter_touches(filter, subtree) for subtree in self._by_subtree)
 

@@ -71,7 +71,7 @@ class Delegation:
 
 
 class Jurisdiction:
-    """The grants and cuts of one node. `remember` is called with each cut before it is made, and with True
+    """The grants and cuts of one node. `save_cut` is called with each cut before it is made, and with True
     after it has ended.
 
     `unix_offset_us`: added to a time of the control, it gives a time of the core.
@@ -80,11 +80,11 @@ class Jurisdiction:
     def __init__(
         self,
         core: NodeCore,
-        remember: Callable[[Delegation, bool], None] = lambda cut, ended: None,
+        save_cut: Callable[[Delegation, bool], None] = lambda cut, ended: None,
         unix_offset_us: int = 0,
     ) -> None:
         self._core = core
-        self._remember = remember
+        self._save_cut = save_cut
         self._unix_offset_us = unix_offset_us
         self._grants: dict[str, Grant] = {}
         self._cuts: CutTree[Delegation] = CutTree()
@@ -99,7 +99,7 @@ class Jurisdiction:
         self._deciders: dict[str, Grant | Delegation | None] = {}
         """For the prefix above a cut: the grant or delegation that decides there, until something changes."""
 
-    def hold(self, grant: Grant) -> None:
+    def set_grant(self, grant: Grant) -> None:
         """Adds a grant, or changes it: a new epoch, whether it is served, a later end of the lease.
 
         The core ends the lease by itself, in case this process is stopped and goes on too late (§5.6).
@@ -111,9 +111,9 @@ class Jurisdiction:
         self._grants[grant.subtree] = grant
         self._expected.discard(grant.subtree)
         self._changed()
-        self._tell(grant.subtree)
+        self._update_core(grant.subtree)
 
-    def drop(self, subtree: str, successor: Cut | None = None) -> None:
+    def remove_grant(self, subtree: str, successor: Cut | None = None) -> None:
         """Removes a grant. Its cuts stay delegated.
 
         `successor`: the new owner, which publishers that still come are referred to (§7.2).
@@ -121,51 +121,49 @@ class Jurisdiction:
         if self._grants.pop(subtree, None) is not None:
             self._recovery.pop(subtree, None)
             self._core.revoke(subtree)
-            self._tell_gathering(subtree, but=subtree)
+            self._update_recovering(subtree, but=subtree)
             self._changed()
             if successor is not None and self.lookup(subtree) is None:
                 self._successors.add(subtree)
                 self._core.cut(successor)
 
-    def expect(self, requested_subtrees: Iterable[str]) -> None:
+    def expect(self, claims: Iterable[str]) -> None:
         """After a restart: notes which of these claims lie below a delegation of this node. Another node
         granted them before, and may do so again. Cuts out of such a subtree do not move with the subtree
         around it."""
-        self._expected = {
-            subtree for subtree in requested_subtrees if isinstance(self.around(subtree), Delegation)
-        }
+        self._expected = {subtree for subtree in claims if isinstance(self.lookup_above(subtree), Delegation)}
 
-    def give_up(self, subtree: str) -> None:
+    def unexpect(self, subtree: str) -> None:
         """This node does not claim a subtree any more."""
         self._expected.discard(subtree)
 
-    def doubt(self) -> None:
+    def begin_doubt(self) -> None:
         """The node may have delegated subtrees that it does not know (§5.9). To be called before the first
-        `hold`."""
+        `set_grant`."""
         self.is_in_doubt = True
 
-    def be_sure(self) -> None:
+    def end_doubt(self) -> None:
         """Every delegation that may exist is known. From now on the node serves what it holds."""
         self.is_in_doubt = False
         for subtree in self._grants:
-            self._tell(subtree)
+            self._update_core(subtree)
 
     def merge(self, subtree: str) -> None:
         """Removes a grant that lies within another one, which the node serves: the subtree is now a part of
         the larger one. A recovery in it goes on."""
         if self._grants.pop(subtree, None) is not None:
             self._changed()
-            self._tell(subtree)
-            self._tell_gathering(subtree, but=subtree)
+            self._update_core(subtree)
+            self._update_recovering(subtree, but=subtree)
 
     def delegate(self, delegation: Delegation) -> None:
         """Adds a cut, or replaces the cut of the same subtree."""
         self._cuts.put(delegation)
         self._changed()
-        self._remember(delegation, False)
+        self._save_cut(delegation, False)
         self._successors.discard(delegation.subtree)
         self._core.cut(delegation.as_cut())
-        self._tell_gathering(delegation.subtree, but=None)
+        self._update_recovering(delegation.subtree, but=None)
         self._cuts_changed(delegation.subtree)
 
     def take_back(self, subtree: str) -> None:
@@ -176,34 +174,34 @@ class Jurisdiction:
         self._changed()
         for part in [part for part in self._recovery if is_within(part, subtree)]:
             self._recovery[part] = max(self._recovery[part], delegation.epoch + 1)
-            self._tell(part)  # Before the cut ends, because from then on messages are accepted here.
+            self._update_core(part)  # Before the cut ends, because from then on messages are accepted here.
         self._core.uncut(subtree)
-        self._remember(delegation, True)
+        self._save_cut(delegation, True)
         self._cuts_changed(subtree)
 
-    def amend(self, delegation: Delegation) -> None:
+    def save_cut(self, delegation: Delegation) -> None:
         """Notes a change of a cut that concerns only this node and its next run."""
-        self._remember(delegation, False)
+        self._save_cut(delegation, False)
 
-    def gather(self, subtree: str, epoch: int = 0) -> None:
+    def begin_recovery(self, subtree: str, epoch: int = 0) -> None:
         """Begins the recovery of a grant, or of a part of one (§5.8).
 
         `epoch`: the lowest epoch under which the part is held. It was delegated under a lower one.
         """
         self._recovery[subtree] = max(epoch, self._recovery.get(subtree, 0))
         if self._is_held(subtree):
-            self._tell(subtree)
+            self._update_core(subtree)
 
-    def gathered(self, subtree: str) -> None:
+    def end_recovery(self, subtree: str) -> None:
         """Ends the recovery of a part."""
         if self._recovery.pop(subtree, None) is not None and self._is_held(subtree):
-            self._tell(subtree)
+            self._update_core(subtree)
 
-    def is_gathering(self, topic: str) -> bool:
+    def is_recovering(self, topic: str) -> bool:
         """Whether a topic is in recovery."""
         return any(is_within(topic, part) for part in self._recovery)
 
-    def gathering_epoch(self, part: str) -> int:
+    def recovery_epoch(self, part: str) -> int:
         """The lowest epoch under which a part in recovery is held; 0: any."""
         return self._recovery.get(part, 0)
 
@@ -233,55 +231,57 @@ class Jurisdiction:
             found = self._cuts.get(prefix) or self._grants.get(prefix) or found
         return found
 
-    def around(self, subtree: str) -> Grant | Delegation | None:
+    def lookup_above(self, subtree: str) -> Grant | Delegation | None:
         """The grant or delegation that decides about the level above a subtree, and about the subtree itself
         if none begins there; None: there is none."""
         return self.lookup(subtree.rpartition("/")[0])
 
-    def enclosing(self, subtree: str) -> Grant | None:
+    def enclosing_grant(self, subtree: str) -> Grant | None:
         """The longest grant out of which a delegation of `subtree` is, or would be, cut."""
         grants = [g for g in self._grants.values() if g.subtree != subtree and is_within(subtree, g.subtree)]
         return max(grants, key=lambda g: len(g.subtree), default=None)
 
     def is_inner(self, subtree: str) -> bool:
         """Whether a grant lies directly in another one that is served, without a cut between the two."""
-        around = self.around(subtree)
+        around = self.lookup_above(subtree)
         return isinstance(around, Grant) and around.serving
 
-    def holds_from(self, link: int, topic: str) -> bool:
+    def is_granted_by(self, link: int, topic: str) -> bool:
         """Whether a grant of the parent at `link` contains a topic. Only then may that parent forward
         requests for it."""
         return any(g.link == link and is_within(topic, g.subtree) for g in self._grants.values())
 
     def cuts_below(self, subtree: str) -> list[Delegation]:
         """The delegations at or below a subtree."""
-        return self._cuts.below(subtree)
+        return self._cuts.cuts_below(subtree)
 
-    def held_below(self, subtree: str) -> list[str]:
+    def subtrees_granted_below(self, subtree: str) -> list[str]:
         """The grants below a subtree. Other nodes granted them, so they stay here when the subtree moves."""
         return [s for s in self._grants if s != subtree and is_within(s, subtree)]
 
-    def left_within(self, subtree: str) -> list[Grant]:
+    def grants_left_within(self, subtree: str) -> list[Grant]:
         """The grants below a subtree without another node's subtree between them: the node between has handed
         back."""
-        return [self._grants[s] for s in self.held_below(subtree) if not self._is_apart(s, subtree)]
+        return [
+            self._grants[s] for s in self.subtrees_granted_below(subtree) if not self._is_separate(s, subtree)
+        ]
 
-    def cuts_of(self, subtree: str) -> list[Delegation]:
+    def cuts_moving_with(self, subtree: str) -> list[Delegation]:
         """The cuts below a subtree that move with it. Not among them: cuts out of a smaller subtree that
         another node granted, or granted before a restart."""
         expected = (s for s in self._expected if s != subtree and is_within(s, subtree))
-        inner = [*self.held_below(subtree), *expected]
+        inner = [*self.subtrees_granted_below(subtree), *expected]
         return [
             d
             for d in self.cuts_below(subtree)
             if d.subtree != subtree and not any(is_within(d.subtree, held) for held in inner)
         ]
 
-    def entrusted(self, subtree: str, node: str, address: Address) -> list[Delegation]:
+    def cuts_moving_to(self, subtree: str, node: str, address: Address) -> list[Delegation]:
         """The cuts below a subtree that go along when the subtree goes to this node; not its own."""
-        return [d for d in self.cuts_of(subtree) if (d.node, d.address) != (node, address)]
+        return [d for d in self.cuts_moving_with(subtree) if (d.node, d.address) != (node, address)]
 
-    def entrusted_to(self, delegation: Delegation) -> Delegation | None:
+    def future_parent_of(self, delegation: Delegation) -> Delegation | None:
         """The delegation whose holder is, or will be, the parent of this delegation's holder, in place of
         this node (§5.4); None: this node stays its parent."""
         found = None
@@ -311,7 +311,7 @@ class Jurisdiction:
             cuts=_as_cuts(self._cuts.first_below(scope, MOST_CUTS_ANSWERED)),
         )
 
-    def children(self, filter: str, parent_link: int | None = None) -> tuple[Delegation, ...]:
+    def touched_cuts(self, filter: str, parent_link: int | None = None) -> tuple[Delegation, ...]:
         """The cuts that a filter touches. With `parent_link`: only those below that parent's grants.
 
         An answer names all of them (§6.1). But a node may have several parents, and forwards each request
@@ -319,18 +319,18 @@ class Jurisdiction:
         on its way, and does not go round. A cut out of a subtree that this node has lost is not named, even
         if the node holds a larger subtree around it: the present owner of that subtree knows it.
         """
-        filter = self._cuts.gist(filter)
+        filter = self._cuts.canonical_filter(filter)
         known = self._touched.of((filter, parent_link))
         if known is None:
             cuts = (d for d in self._cuts.touched(filter) if self._is_named(d, parent_link))
-            known = self._touched.keep((filter, parent_link), cuts)
+            known = self._touched.put((filter, parent_link), cuts)
         return known
 
-    def served(self, filter: str) -> list[str]:
+    def served_subtrees(self, filter: str) -> list[str]:
         """The subtrees that this node serves and the filter touches."""
         return [g.subtree for g in self._grants.values() if g.serving and filter_touches(filter, g.subtree)]
 
-    def responsible(self, filter: str) -> Grant | None:
+    def responsible_grant(self, filter: str) -> Grant | None:
         """A grant that, less its cuts, can have a topic that matches the filter; None: there is none
         (§6.1)."""
         return next(self._holding(filter), None)
@@ -352,44 +352,44 @@ class Jurisdiction:
         decider = self._deciders[around]
         return isinstance(decider, Grant) and (parent_link is None or decider.link == parent_link)
 
-    def _is_apart(self, subtree: str, around: str) -> bool:
+    def _is_separate(self, subtree: str, around: str) -> bool:
         between = (p for p in prefixes(subtree, depth(subtree) - 1) if p != around and is_within(p, around))
         return any(self._cuts.get(p) or p in self._grants for p in between)
 
     def _is_held(self, subtree: str) -> bool:
-        return subtree in self._grants or self.enclosing(subtree) is not None
+        return subtree in self._grants or self.enclosing_grant(subtree) is not None
 
-    def _tell(self, subtree: str) -> None:
+    def _update_core(self, subtree: str) -> None:
         """Updates a grant, or a part of one that is in recovery, in the native core.
 
         A grant that is not served refuses everything, so its parts are not told apart: it may come with such
         a part as a cut, under another epoch. A part that is delegated is not held.
         """
         grant = self._grants.get(subtree)
-        is_gathering = subtree in self._recovery
+        is_recovering = subtree in self._recovery
         source = grant
-        if source is None and is_gathering:
+        if source is None and is_recovering:
             decider = self.lookup(subtree)
             source = decider if isinstance(decider, Grant) and decider.serving else None
         if source is not None:
             until = None if source.until is None else source.until - LEASE_DRIFT + self._unix_offset_us
             self._core.grant(
                 subtree,
-                max(source.epoch, self.gathering_epoch(subtree)),
+                max(source.epoch, self.recovery_epoch(subtree)),
                 source.serving and not self.is_in_doubt,
                 until,
                 reserved=is_within(subtree, "$SYS"),
-                gathering=is_gathering,
+                gathering=is_recovering,
             )
         else:
             self._core.revoke(subtree)
         if grant is not None:
-            self._tell_gathering(subtree, but=subtree)
+            self._update_recovering(subtree, but=subtree)
 
-    def _tell_gathering(self, subtree: str, *, but: str | None) -> None:
+    def _update_recovering(self, subtree: str, *, but: str | None) -> None:
         """Updates the parts of a grant that are in recovery, as the grant has changed."""
         for part in [part for part in self._recovery if part != but and is_within(part, subtree)]:
-            self._tell(part)
+            self._update_core(part)
 
     def _fits_answer(self, scope: str) -> bool:
         below = self.cuts_below(scope) if self._cuts.count_below(scope) <= MOST_CUTS_ANSWERED else None

@@ -42,10 +42,10 @@ def keep_token(tokens: TokenCache, now: int, address: Address, token: bytes, lif
         tokens.put(address, token, now + min(lifetime, TOKEN_LIFETIME))
 
 
-def reachable(advertised: pb.Address, instead: Address) -> Address:
-    """The address that a node advertises; `instead`, if nobody can send to the advertised one."""
+def reachable(advertised: pb.Address, fallback: Address) -> Address:
+    """The address that a node advertises; `fallback`, if nobody can send to the advertised one."""
     address = address_from(advertised)
-    return instead if address is None or address[0] in _UNSPECIFIED else address
+    return fallback if address is None or address[0] in _UNSPECIFIED else address
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +75,7 @@ class Requests(Generic[OwnerT]):
         self._at: dict[Address, dict[int, Request[OwnerT]]] = {}
         self._timers: TimerQueue[int] = TimerQueue()
 
-    def ask(
+    def open(
         self, now: int, owner: OwnerT, address: Address, body: pb.PubConnect | pb.Subscribe
     ) -> Request[OwnerT]:
         """Opens a request with a new id, and sends it."""
@@ -93,7 +93,7 @@ class Requests(Generic[OwnerT]):
         request.challenges = 0
         self._send(now, request)
 
-    def settle(self, request: Request[OwnerT]) -> None:
+    def stop_repeating(self, request: Request[OwnerT]) -> None:
         """Stops repeating the request. A late answer still counts."""
         self._timers.cancel(request.id)
 

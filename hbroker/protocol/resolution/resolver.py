@@ -9,7 +9,7 @@ request to each of the five nodes.
 
 An answer counts while its look-up lives, whichever try it belongs to: a node that is slower than the pauses
 between tries is slow, and not unreachable. Answers that other clients behind the same address received count
-as well (`knowledge`).
+as well (`caches`).
 
 Failures are cached for the time that the answer states. If the core asks again meanwhile, it gets the failure
 at once.
@@ -26,8 +26,8 @@ client finds a serving owner while the root is down, if any node has named that 
 
 An owner may be found and refuse a session, because it has too many (§3.6, §9). Then messages wait for the end
 of a pause before the core gets the zone again. The pauses between tries grow like those between repeats of a
-request. After `REFUSAL_PATIENCE` the messages fail without another try, because a node, or the client's host
-there, stays full for long.
+request. After `SESSION_REFUSAL_TIMEOUT` the messages fail without another try, because a node, or the
+client's host there, stays full for long.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from hbroker.addresses import format_address
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.packets import RETRIED_REASONS, Address, Reason, cut_from
-from hbroker.protocol.resolution.knowledge import FRESH, Answer, Knowledge, covers
+from hbroker.protocol.resolution.caches import FRESH, ResolverCaches, ZoneAnswer, covers
 from hbroker.protocol.resolution.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
 from hbroker.protocol.results import Hop, Resolution, Resolved, ResolveFailed, Result
-from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.timers import (
     LEASE,
     LEASE_DRIFT,
@@ -62,22 +62,22 @@ from hbroker.protocol.timers import (
 from hbroker.subtree import is_within
 
 __all__ = [
-    "PATIENCE",
-    "REFUSAL_PATIENCE",
+    "LOOKUP_TIMEOUT",
+    "SESSION_REFUSAL_TIMEOUT",
     "TRANSITIONS",
     "Event",
     "Lookup",
-    "Refusal",
-    "Refusals",
     "Resolver",
+    "SessionRefusal",
+    "SessionRefusals",
     "State",
 ]
 
-REFUSAL_PATIENCE: Final = 5 * SECOND
+SESSION_REFUSAL_TIMEOUT: Final = 5 * SECOND
 """Microseconds that messages wait for an owner that refuses sessions, from its first refusal in a row."""
 _MOST_REFUSALS: Final = 1_024
 
-PATIENCE: Final = 10 * SECOND
+LOOKUP_TIMEOUT: Final = 10 * SECOND
 """Microseconds that messages wait for the owner of their topic before they fail."""
 FAILOVER: Final = LEASE + LEASE_DRIFT + 4 * SECOND
 """Microseconds that messages wait if a node has named an owner and that owner is silent. Its parent cannot
@@ -98,7 +98,7 @@ _LONGEST_TTL: Final = 86_400 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SessionRefusal:
     """`since`: the time of the first refusal in a row. `until`: when to try again. Both in microseconds."""
 
     since: int
@@ -106,34 +106,34 @@ class Refusal:
     until: int
 
     @property
-    def gives_up_at(self) -> int:
+    def fails_at(self) -> int:
         """When waiting messages fail, in microseconds."""
-        return self.since + REFUSAL_PATIENCE
+        return self.since + SESSION_REFUSAL_TIMEOUT
 
 
-class Refusals:
+class SessionRefusals:
     """The refusals of one client, by the owner's address."""
 
-    __slots__ = ("_known", "_random")
+    __slots__ = ("_random", "_refusals")
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._known: ExpiringCache[Address, Refusal] = ExpiringCache(_MOST_REFUSALS)
+        self._refusals: ExpiringCache[Address, SessionRefusal] = ExpiringCache(_MOST_REFUSALS)
 
-    def note(self, now: int, owner: Address) -> None:
+    def add(self, now: int, owner: Address) -> None:
         """The owner has refused once more. The refusal is one in a row if the last pause ended no longer than
         `RETRY_MOST` ago."""
-        before = self._known.get(now, owner) or Refusal(now, 0, now)
+        before = self._refusals.get(now, owner) or SessionRefusal(now, 0, now)
         until = now + retry_after(before.tries, self._random)
-        self._known.put(owner, Refusal(before.since, before.tries + 1, until), until + RETRY_MOST)
+        self._refusals.put(owner, SessionRefusal(before.since, before.tries + 1, until), until + RETRY_MOST)
 
     def forget(self, owner: Address) -> None:
         """The owner has accepted a session."""
-        self._known.discard(owner)
+        self._refusals.discard(owner)
 
-    def find(self, now: int, owner: Address) -> Refusal | None:
+    def find(self, now: int, owner: Address) -> SessionRefusal | None:
         """The last refusal of an owner whose pause is not over; else None."""
-        known = self._known.get(now, owner)
+        known = self._refusals.get(now, owner)
         return known if known is not None and now < known.until else None
 
 
@@ -210,15 +210,15 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class Lookup:
     """One topic that is being resolved.
 
-    - `ticket`: the application's; None: messages in the core wait for the topic.
+    - `lookup_id`: the application's; None: messages in the core wait for the topic.
     - `subtree`: what the node that was asked last was said to hold; None: the look-up has just begun.
     - `has_silent_owner`: a node has named an owner that has not answered. Its lease may have to end first.
     - `is_extended`: the deadline was extended because of that.
     - `below`: the node above the owner that the core knew; None: it knew none.
-    - `guide`: the node that was named last as the holder of what is around the topic; None: none was.
+    - `last_named`: the node that was named last as the holder of what is around the topic; None: none was.
     - `hops`: the nodes that were asked since the look-up last began.
     - `requests`: the requests whose answers still count, the present one last.
-    - `turn`: the starting node whose turn this look-up has.
+    - `active_start`: the starting node whose turn this look-up has.
     - `fell_back`: no answer arrived in recursive mode.
     - `reason`, `negative_ttl` (microseconds): those of the last refusal.
     """
@@ -226,18 +226,20 @@ class Lookup:
     topic: str
     start: Address
     deadline: int
-    ticket: int | None = None
+    lookup_id: int | None = None
     by_referral: bool = False
     cache: str = "miss"
-    machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.QUEUED))
+    state_machine: StateMachine[State, Event] = field(
+        default_factory=lambda: StateMachine(TRANSITIONS, State.QUEUED)
+    )
     requests: list[Request[Lookup]] = field(default_factory=list)
     subtree: str | None = None
     has_silent_owner: bool = False
     is_extended: bool = False
     below: Address | None = None
-    guide: Address | None = None
+    last_named: Address | None = None
     hops: int = 0
-    turn: Address | None = None
+    active_start: Address | None = None
     fell_back: bool = False
     restarts: int = 0
     reason: int = 0
@@ -245,33 +247,33 @@ class Lookup:
     trace: list[Hop] = field(default_factory=list)
     tried: dict[Address, None] = field(default_factory=dict)
 
-    def turn_back(self, root: Address) -> None:
+    def restart(self, root: Address) -> None:
         """Begins again: at the root, or, if it began there, at the node that was named last. A trace always
         begins at the root, because it shows the way down from there."""
         begins_there = self.start == root and not self.by_referral
-        self.start = self.guide if begins_there and self.guide is not None else root
+        self.start = self.last_named if begins_there and self.last_named is not None else root
         self.subtree = None
 
 
 class Resolver:
     """All look-ups of one client."""
 
-    def __init__(self, core: ClientCore, random: Random, knowledge: Knowledge, root: Address) -> None:
+    def __init__(self, core: ClientCore, random: Random, caches: ResolverCaches, root: Address) -> None:
         self._core = core
         self._random = random
-        self._tokens = knowledge.tokens
-        self._owner_cache = knowledge.owner_cache
-        self._answer_cache = knowledge.answer_cache
-        self._taken: ExpiringCache[str, Answer] = ExpiringCache(_MOST_TAKEN)
+        self._tokens = caches.tokens
+        self._owner_cache = caches.owner_cache
+        self._answer_cache = caches.answer_cache
+        self._used_answers: ExpiringCache[str, ZoneAnswer] = ExpiringCache(_MOST_TAKEN)
         """Recent answers of other clients that this client was given, by scope."""
         self._root = root
-        self.requests: Requests[Lookup] = Requests(core, random, knowledge.tokens)
+        self.requests: Requests[Lookup] = Requests(core, random, caches.tokens)
         self._timers: TimerQueue[Lookup] = TimerQueue()
         self._by_topic: dict[str, Lookup] = {}
         self._queues: dict[Address, deque[Lookup]] = {}
         self._in_progress: dict[Address, Lookup] = {}
         self._negatives: ExpiringCache[str, int] = ExpiringCache(_MOST_NEGATIVES)
-        self.refusals = Refusals(random)
+        self.refusals = SessionRefusals(random)
         """The owners that refused a session (§3.6)."""
         self._referral_until = 0
         self._results: deque[Result] = deque()
@@ -289,19 +291,19 @@ class Resolver:
         elif len(self._by_topic) >= _MOST_WAITING:
             self._core.reject(topic, Reason.REASON_QUOTA_EXCEEDED)
         else:
-            lookup = Lookup(topic, start or self._root, now + PATIENCE, below=start, guide=start)
+            lookup = Lookup(topic, start or self._root, now + LOOKUP_TIMEOUT, below=start, last_named=start)
             self._by_topic[topic] = lookup
             self._timers.set(lookup, lookup.deadline)
             self._queues.setdefault(lookup.start, deque()).append(lookup)
             self._advance(now)
 
-    def resolve(self, now: int, ticket: int, topic: str, *, trace: bool, patience: int) -> None:
+    def resolve(self, now: int, lookup_id: int, topic: str, *, trace: bool, timeout: int) -> None:
         """Resolves the owner of `topic`, even if it is cached. `trace`: asks every node from the root down.
-        `patience`: microseconds."""
+        `timeout`: microseconds."""
         known = self._core.zone(topic)
         cache = "miss" if known is None else "hit" if known[1] else "cut"
         start = self._root if known is None or trace else known[0]
-        lookup = Lookup(topic, start, now + patience, ticket, by_referral=trace, cache=cache)
+        lookup = Lookup(topic, start, now + timeout, lookup_id, by_referral=trace, cache=cache)
         self._timers.set(lookup, lookup.deadline)
         self._begin(now, lookup)
 
@@ -320,11 +322,11 @@ class Resolver:
         """Handles REFERRAL: a node names the next one (§5.2). If it leads no deeper, the node cannot help, or
         the packet is late."""
         request = self.requests.find(referral.request)
-        if request is None or not request.owner.machine.accepts(Event.REFER):
+        if request is None or not request.owner.state_machine.accepts(Event.REFER):
             return
         lookup, cut = request.owner, cut_from(referral.next)
         leads_on = cut is not None and _leads_on(lookup, cut[0])
-        is_awaited = request is lookup.requests[-1] and lookup.machine.accepts(Event.DEFER)
+        is_awaited = request is lookup.requests[-1] and lookup.state_machine.accepts(Event.DEFER)
         if not leads_on and not is_awaited:
             return
         self._trace(now, lookup, request, "REFERRAL", referral.node, request.address, referral.zone, 0)
@@ -334,11 +336,11 @@ class Resolver:
         if is_within(lookup.topic, referral.zone.scope):
             token = self._tokens.get(now, request.address) or b""
             self._install(referral.zone, request.address, token, ZONE_TTL)
-        lookup.machine.handle(Event.REFER)
+        lookup.state_machine.handle(Event.REFER)
         self._timers.set(lookup, lookup.deadline)
-        lookup.subtree, lookup.guide, lookup.has_silent_owner = cut[0], cut[2], True
-        self.requests.settle(lookup.requests[-1])
-        self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
+        lookup.subtree, lookup.last_named, lookup.has_silent_owner = cut[0], cut[2], True
+        self.requests.stop_repeating(lookup.requests[-1])
+        self._send_request(now, lookup, cut[2], pb.MODE_REFERRAL)
 
     def handle_timeout(self, now: int) -> None:
         """Repeats requests without an answer, begins look-ups again after pauses, and ends those whose time
@@ -348,15 +350,15 @@ class Resolver:
                 continue
             if now >= lookup.deadline and _waits_for_lease(lookup):
                 lookup.is_extended = True
-                lookup.deadline += FAILOVER - PATIENCE
+                lookup.deadline += FAILOVER - LOOKUP_TIMEOUT
                 self._timers.set(lookup, lookup.deadline)
-                if lookup.machine.state is not State.BACKING_OFF:
+                if lookup.state_machine.state is not State.BACKING_OFF:
                     continue
             if now >= lookup.deadline:
-                lookup.machine.handle(Event.EXPIRE)
+                lookup.state_machine.handle(Event.EXPIRE)
                 self._fail(now, lookup)
             else:
-                lookup.turn_back(self._root)
+                lookup.restart(self._root)
                 self._begin(now, lookup)
         for request in self.requests.unanswered(now):
             self._silence(now, request.owner, request)
@@ -385,67 +387,67 @@ class Resolver:
         moved: dict[Address, None] = {}
         while queue and start not in self._in_progress and len(self.requests) < _MOST_OPEN:
             lookup = queue.popleft()
-            if lookup.machine.state is not State.QUEUED:
+            if lookup.state_machine.state is not State.QUEUED:
                 continue
             known = self._core.zone(lookup.topic)
             if known is not None and known[1]:
-                lookup.machine.handle(Event.COVER)
+                lookup.state_machine.handle(Event.COVER)
                 self._forget(lookup)
             elif known is not None and known[0] != start:
                 lookup.start = known[0]
                 self._queues.setdefault(lookup.start, deque()).append(lookup)
                 moved[lookup.start] = None
             elif not self._is_covered(now, lookup):
-                self._in_progress[start], lookup.turn = lookup, start
+                self._in_progress[start], lookup.active_start = lookup, start
                 self._begin(now, lookup)
         if not queue:
             self._queues.pop(start, None)
         return list(moved)
 
     def _start_next(self, now: int, lookup: Lookup) -> None:
-        if lookup.turn is not None:
-            del self._in_progress[lookup.turn]
-            lookup.turn = None
+        if lookup.active_start is not None:
+            del self._in_progress[lookup.active_start]
+            lookup.active_start = None
             self._advance(now)
 
     # One lookup
 
     def _begin(self, now: int, lookup: Lookup) -> None:
         by_referral = lookup.by_referral or lookup.restarts > 0 or now < self._referral_until
-        lookup.machine.handle(Event.ASK_BY_REFERRAL if by_referral else Event.ASK)
+        lookup.state_machine.handle(Event.ASK_BY_REFERRAL if by_referral else Event.ASK)
         self._timers.set(lookup, lookup.deadline)
         lookup.hops = 0
-        self._ask(now, lookup, lookup.start, pb.MODE_REFERRAL if by_referral else pb.MODE_RECURSIVE)
+        self._send_request(now, lookup, lookup.start, pb.MODE_REFERRAL if by_referral else pb.MODE_RECURSIVE)
 
-    def _ask(self, now: int, lookup: Lookup, address: Address, mode: pb.Mode) -> None:
+    def _send_request(self, now: int, lookup: Lookup, address: Address, mode: pb.Mode) -> None:
         body = pb.PubConnect(topic=lookup.topic, mode=mode)
         lookup.tried[address] = None
         lookup.hops += 1
         if len(lookup.requests) >= _MOST_KEPT:
             self.requests.close(lookup.requests.pop(0))
-        lookup.requests.append(self.requests.ask(now, lookup, address, body))
+        lookup.requests.append(self.requests.open(now, lookup, address, body))
 
     def _silence(self, now: int, lookup: Lookup, request: Request[Lookup]) -> None:
         if self._is_covered(now, lookup):
             return
-        by_referral = lookup.machine.state is State.EXPECT_HOP
+        by_referral = lookup.state_machine.state is State.EXPECT_HOP
         if request.tries < (_HOP_TRIES if by_referral else _RECURSIVE_TRIES):
-            lookup.machine.handle(Event.REPEAT)
+            lookup.state_machine.handle(Event.REPEAT)
             self.requests.repeat(now, request)
         elif by_referral:
             self._defer(now, lookup, pause=0)
         else:
-            lookup.machine.handle(Event.FALL_BACK)
+            lookup.state_machine.handle(Event.FALL_BACK)
             lookup.fell_back = True
-            self._ask(now, lookup, request.address, pb.MODE_REFERRAL)
+            self._send_request(now, lookup, request.address, pb.MODE_REFERRAL)
         self._start_next(now, lookup)
 
     def _defer(self, now: int, lookup: Lookup, *, pause: int | None = None) -> None:
         """Begins the look-up again after a pause (microseconds). None: a pause that grows. 0: after silence,
         which was a pause itself."""
-        lookup.machine.handle(Event.DEFER)
+        lookup.state_machine.handle(Event.DEFER)
         for request in lookup.requests:
-            self.requests.settle(request)
+            self.requests.stop_repeating(request)
         if pause is None:
             pause = retry_after(lookup.restarts, self._random, SEARCH_MOST)
         lookup.restarts += 1
@@ -457,7 +459,7 @@ class Resolver:
     ) -> None:
         if not covers(accept.zone, lookup.topic):
             # The topic was delegated while the answer was made, or the node has a defect.
-            if request is lookup.requests[-1] and lookup.machine.accepts(Event.DEFER):
+            if request is lookup.requests[-1] and lookup.state_machine.accepts(Event.DEFER):
                 self._defer(now, lookup)
             return
         owner = reachable(accept.address, source)
@@ -468,34 +470,34 @@ class Resolver:
         self._owner_cache.learn(
             now, accept.node, owner, [accept.zone.scope], accept.zone.cuts, is_root=is_root
         )
-        answer = Answer(accept.zone, owner, accept.token, now + ttl)
-        self._answer_cache.keep(now, answer)
+        answer = ZoneAnswer(accept.zone, owner, accept.token, now + ttl)
+        self._answer_cache.put(now, answer)
         refusal = self.refusals.find(now, owner)
-        if refusal is not None and lookup.ticket is None:
+        if refusal is not None and lookup.lookup_id is None:
             self._await_session(now, lookup, refusal)
             return
-        self._take(now, answer)
+        self._use_answer(now, answer)
         if lookup.fell_back:
             self._referral_until = now + ZONE_TTL
-        lookup.machine.handle(Event.ACCEPT)
-        if lookup.ticket is not None:
-            self._results.append(Resolved(lookup.ticket, _resolution(lookup, owner, accept)))
+        lookup.state_machine.handle(Event.ACCEPT)
+        if lookup.lookup_id is not None:
+            self._results.append(Resolved(lookup.lookup_id, _resolution(lookup, owner, accept)))
         self._end(now, lookup)
 
-    def _await_session(self, now: int, lookup: Lookup, refusal: Refusal) -> None:
+    def _await_session(self, now: int, lookup: Lookup, refusal: SessionRefusal) -> None:
         """The owner is known and refuses sessions: it is tried again when the pause is over."""
-        if not lookup.machine.accepts(Event.DEFER):
+        if not lookup.state_machine.accepts(Event.DEFER):
             return
         lookup.reason = Reason.REASON_QUOTA_EXCEEDED
-        if now >= refusal.gives_up_at:
+        if now >= refusal.fails_at:
             lookup.negative_ttl = refusal.until - now
-            lookup.machine.handle(Event.REFUSE)
+            lookup.state_machine.handle(Event.REFUSE)
             self._fail(now, lookup)
         else:
-            self._defer(now, lookup, pause=min(refusal.until, refusal.gives_up_at) - now)
+            self._defer(now, lookup, pause=min(refusal.until, refusal.fails_at) - now)
 
     def _refuse(self, now: int, lookup: Lookup, request: Request[Lookup], accept: pb.PubAccept) -> None:
-        if not lookup.machine.accepts(Event.DEFER):
+        if not lookup.state_machine.accepts(Event.DEFER):
             return
         owner = reachable(accept.address, request.address)
         self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
@@ -508,18 +510,18 @@ class Resolver:
             stale_start = accept.reason == Reason.REASON_NOT_RESPONSIBLE and lookup.start != self._root
             self._defer(now, lookup, pause=0 if stale_start else None)
         else:
-            lookup.machine.handle(Event.REFUSE)
+            lookup.state_machine.handle(Event.REFUSE)
             self._fail(now, lookup)
 
     def _fail(self, now: int, lookup: Lookup) -> None:
         reason = lookup.reason or Reason.REASON_OWNER_UNREACHABLE
         self._negatives.put(lookup.topic, reason, now + lookup.negative_ttl)
-        if lookup.ticket is None:
+        if lookup.lookup_id is None:
             self._core.reject(lookup.topic, reason)
         else:
             tried = tuple(map(format_address, lookup.tried))
             answered = lookup.reason != Reason.REASON_SUCCESS
-            self._results.append(ResolveFailed(lookup.ticket, lookup.topic, reason, answered, tried))
+            self._results.append(ResolveFailed(lookup.lookup_id, lookup.topic, reason, answered, tried))
         self._end(now, lookup)
 
     # Answers of other clients
@@ -531,21 +533,21 @@ class Resolver:
         Such an answer is wrong if this client was given it before and now asks again. And if the core knows a
         node above the owner, an answer of a node further up is no better.
         """
-        answer = self._answer_cache.find(now, lookup.topic) if lookup.ticket is None else None
+        answer = self._answer_cache.find(now, lookup.topic) if lookup.lookup_id is None else None
         if answer is None or lookup.below not in (None, answer.owner):
             return False
         if self.refusals.find(now, answer.owner) is not None:
             return False
-        if self._taken.get(now, answer.zone.scope) is answer:
+        if self._used_answers.get(now, answer.zone.scope) is answer:
             self._answer_cache.discard(answer)
             return False
-        self._take(now, answer)
-        lookup.machine.handle(Event.COVER)
+        self._use_answer(now, answer)
+        lookup.state_machine.handle(Event.COVER)
         self._end(now, lookup)
         return True
 
-    def _take(self, now: int, answer: Answer) -> None:
-        self._taken.put(answer.zone.scope, answer, now + FRESH)
+    def _use_answer(self, now: int, answer: ZoneAnswer) -> None:
+        self._used_answers.put(answer.zone.scope, answer, now + FRESH)
         self._install(answer.zone, answer.owner, answer.token, answer.until - now)
 
     def _end(self, now: int, lookup: Lookup) -> None:
@@ -555,7 +557,7 @@ class Resolver:
     def _forget(self, lookup: Lookup) -> None:
         self._close_requests(lookup)
         self._timers.cancel(lookup)
-        if lookup.ticket is None:
+        if lookup.lookup_id is None:
             self._by_topic.pop(lookup.topic, None)
 
     def _close_requests(self, lookup: Lookup) -> None:
@@ -578,7 +580,7 @@ class Resolver:
         zone: pb.Zone,
         ttl_s: int,
     ) -> None:
-        if lookup.ticket is not None and len(lookup.trace) < _MOST_HOPS:
+        if lookup.lookup_id is not None and len(lookup.trace) < _MOST_HOPS:
             time_ms = (now - request.sent_at) / 1000
             lookup.trace.append(
                 Hop(node, address, packet, zone.subtree, zone.epoch, ttl_s, time_ms, lookup.cache)
@@ -586,7 +588,7 @@ class Resolver:
 
 
 def _waits_for_lease(lookup: Lookup) -> bool:
-    return lookup.ticket is None and lookup.has_silent_owner and not lookup.is_extended
+    return lookup.lookup_id is None and lookup.has_silent_owner and not lookup.is_extended
 
 
 def _leads_on(lookup: Lookup, subtree: str) -> bool:

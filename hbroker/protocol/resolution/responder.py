@@ -32,7 +32,7 @@ class Responder:
             return
         decider = self._jurisdiction.lookup(request.topic)
         parent = requester.parent_link
-        if parent is not None and not self._jurisdiction.holds_from(parent, request.topic):
+        if parent is not None and not self._jurisdiction.is_granted_by(parent, request.topic):
             decider = (
                 # The parent's table is newer or older than this node's. If this node forwarded the request,
                 # it could go round.
@@ -46,7 +46,7 @@ class Responder:
             case Delegation() if request.mode == pb.MODE_REFERRAL:
                 self._refer(requester, request, decider)
             case Delegation():
-                self._pass_down(requester, request, decider)
+                self._forward(requester, request, decider)
             case None if self._jurisdiction.grants and parent is None:
                 self._fail(requester, request, Reason.REASON_NOT_RESPONSIBLE)
             case _:
@@ -57,25 +57,25 @@ class Responder:
         answer.zone.CopyFrom(self._jurisdiction.zone(request.topic, grant))
         answer.ttl_s = timers.ZONE_TTL // timers.SECOND
         answer.subscriptions = self._core.matching(request.topic)
-        answer.token = self._core.token_for(requester.origin)
+        answer.token = self._core.token_for(requester.address)
         requester.answer(self._core, answer)
 
     def _refer(self, requester: Requester, request: pb.PubConnect, delegation: Delegation) -> None:
         referral = pb.Referral(
             request=request.request, node=self._context.settings.name, next=cut_of(delegation.as_cut())
         )
-        grant = self._jurisdiction.enclosing(delegation.subtree)
+        grant = self._jurisdiction.enclosing_grant(delegation.subtree)
         if grant is not None:
             referral.zone.CopyFrom(self._jurisdiction.zone(request.topic, grant))
         requester.answer(self._core, referral)
 
-    def _pass_down(self, requester: Requester, request: pb.PubConnect, delegation: Delegation) -> None:
-        origin = requester.onward()
+    def _forward(self, requester: Requester, request: pb.PubConnect, delegation: Delegation) -> None:
+        origin = requester.forwarded_origin()
         if origin is None:
             self._context.diagnostics.drop("too_many_hops")
             return
-        onward = pb.PubConnect(request=request.request, topic=request.topic, origin=origin)
-        if delegation.link is None or not self._core.send(delegation.link, pack(onward)):
+        forwarded_request = pb.PubConnect(request=request.request, topic=request.topic, origin=origin)
+        if delegation.link is None or not self._core.send(delegation.link, pack(forwarded_request)):
             self._fail(requester, request, Reason.REASON_OWNER_UNREACHABLE)
 
     def _fail(self, requester: Requester, request: pb.PubConnect, reason: pb.Reason) -> None:

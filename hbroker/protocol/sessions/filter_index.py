@@ -51,16 +51,16 @@ class FilterIndex:
             if not buckets:
                 del self._buckets[first]
 
-    def near(self, subtree: str) -> Iterator[_Entry]:
+    def candidates(self, subtree: str) -> Iterator[_Entry]:
         """The entries of all filters that touch a subtree, and of some others."""
-        for buckets in self._near(subtree):
+        for buckets in self._candidate_buckets(subtree):
             for bucket in buckets:
                 if isinstance(bucket, dict):
                     yield from bucket
                 else:
                     yield bucket
 
-    def _near(self, subtree: str) -> Iterable[Iterable[_Bucket]]:
+    def _candidate_buckets(self, subtree: str) -> Iterable[Iterable[_Bucket]]:
         if not subtree:
             return [buckets.values() for buckets in self._buckets.values()]
         first, second = _levels_of(subtree)

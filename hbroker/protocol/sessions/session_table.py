@@ -24,7 +24,7 @@ from hbroker.config import Limits
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address
-from hbroker.protocol.sessions.subscription_store import Subscribers
+from hbroker.protocol.sessions.subscription_store import SubscriptionStore
 from hbroker.protocol.state_machine import step
 from hbroker.protocol.timers import SECOND, TimerQueue
 from hbroker.subtree import is_within
@@ -32,7 +32,7 @@ from hbroker.subtree import is_within
 if TYPE_CHECKING:
     from hbroker.protocol.handover.subtree_state import ReceivedState
 
-__all__ = ["TRANSITIONS", "Event", "Session", "Sessions", "State"]
+__all__ = ["TRANSITIONS", "Event", "Session", "SessionTable", "State"]
 
 
 class State(Enum):
@@ -40,7 +40,7 @@ class State(Enum):
 
     CONNECTED = auto()
     """It has a link."""
-    AWAY = auto()
+    OFFLINE = auto()
     """It is offline: it has no link, and its client may come back."""
     ENDED = auto()
 
@@ -60,11 +60,11 @@ class Event(Enum):
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.CONNECTED, Event.LINK_UP): State.CONNECTED,
-    (State.CONNECTED, Event.LINK_DOWN): State.AWAY,
+    (State.CONNECTED, Event.LINK_DOWN): State.OFFLINE,
     (State.CONNECTED, Event.END): State.ENDED,
-    (State.AWAY, Event.LINK_UP): State.CONNECTED,
-    (State.AWAY, Event.EXPIRE): State.ENDED,
-    (State.AWAY, Event.END): State.ENDED,
+    (State.OFFLINE, Event.LINK_UP): State.CONNECTED,
+    (State.OFFLINE, Event.EXPIRE): State.ENDED,
+    (State.OFFLINE, Event.END): State.ENDED,
 }
 
 
@@ -75,8 +75,9 @@ class Session:
     - `link`: None: it is offline.
     - `expiry_s`: 0: it is not persistent.
     - `queue_messages`, `queue_bytes`: as its client asked; 0: the node's own bounds.
-    - `away_since`: when it went offline, in microseconds.
-    - `lingers`: its client has not subscribed since its last link ended, or since this node was restarted.
+    - `offline_since`: when it went offline, in microseconds.
+    - `is_unconfirmed`: its client has not subscribed since its last link ended, or since this node was
+      restarted.
     - `begun_at`: when its client began it anew (`clean_start`); None: it has not.
     """
 
@@ -86,9 +87,9 @@ class Session:
     expiry_s: int = 0
     queue_messages: int = 0
     queue_bytes: int = 0
-    away_since: int = 0
+    offline_since: int = 0
     state: State = State.CONNECTED
-    lingers: bool = False
+    is_unconfirmed: bool = False
     begun_at: int | None = None
 
     def handle(self, event: Event) -> None:
@@ -101,34 +102,34 @@ class Session:
         return self.expiry_s > 0
 
     @property
-    def is_away(self) -> bool:
+    def is_offline(self) -> bool:
         """Whether it is offline."""
-        return self.state is State.AWAY
+        return self.state is State.OFFLINE
 
 
-class Sessions:
+class SessionTable:
     """All sessions of one node, and the records that move with a subtree (§5.4).
 
-    `clock` returns the time. `note_away` is called with each session that goes offline, and with False when
-    that is over: after a restart the node waits for no session that was offline.
+    `clock` returns the time. `save_offline` is called with each session that goes offline, and with False
+    when that is over: after a restart the node waits for no session that was offline.
     """
 
     def __init__(
         self,
         core: NodeCore,
         limits: Limits,
-        subscribers: Subscribers,
+        subscription_store: SubscriptionStore,
         clock: Callable[[], int],
-        note_away: Callable[[int, bool], None] = lambda session, is_away: None,
+        save_offline: Callable[[int, bool], None] = lambda session, is_offline: None,
     ) -> None:
         self._core = core
         self._limits = limits
-        self._subscribers = subscribers
+        self._subscription_store = subscription_store
         self._by_id: dict[int, Session] = {}
         self._by_link: dict[int, Session] = {}
         self._expiries: TimerQueue[int] = TimerQueue()
         self._clock = clock
-        self._note_away = note_away
+        self._save_offline = save_offline
         self._lost: set[str] = set()
         """Subtrees whose owner was lost, and that no other node has owned since. The former owner may come
         back."""
@@ -142,7 +143,7 @@ class Sessions:
             known = self._by_id[session] = Session(session)
         elif known.link is not None:
             del self._by_link[known.link]
-        if known.is_away:
+        if known.is_offline:
             self._came_back(known)
         known.handle(Event.LINK_UP)
         known.link = link
@@ -157,12 +158,12 @@ class Sessions:
         if session is None:
             return None
         session.link = None
-        if session.lingers or (goes_on and not session.is_persistent):
-            self._linger(now, session)
+        if session.is_unconfirmed or (goes_on and not session.is_persistent):
+            self._keep_unconfirmed(now, session)
         elif session.is_persistent:
             session.handle(Event.LINK_DOWN)
-            session.away_since = now
-            self._note_away(session.id, True)
+            session.offline_since = now
+            self._save_offline(session.id, True)
             self._await(session)
         else:
             self._forget(session, Event.END)
@@ -175,22 +176,22 @@ class Sessions:
             return True
         restored = Session(session)
         self._by_id[session] = restored
-        if self._linger(now, restored):
+        if self._keep_unconfirmed(now, restored):
             return True
         self._forget(restored, Event.END)
         return False
 
-    def end_lingering(self, session: int) -> None:
+    def end_unconfirmed(self, session: int) -> None:
         """Ends a session whose client has not subscribed again. If it has a link, a session begins anew
         there."""
         known = self._by_id.get(session)
-        if known is not None and known.lingers and not self._subscribers.has_any(session):
+        if known is not None and known.is_unconfirmed and not self._subscription_store.has_any(session):
             self.end(known)
 
     def renew(self, session: Session, request: pb.Subscribe) -> bool:
         """§6.4: takes the options of a SUBSCRIBE. False: the node has no room for the session."""
         session.client = request.client
-        session.lingers = False
+        session.is_unconfirmed = False
         session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry)
         session.queue_messages = max(session.queue_messages, request.queue_messages)
         session.queue_bytes = max(session.queue_bytes, request.queue_bytes)
@@ -250,7 +251,7 @@ class Sessions:
         return len(self._by_link)
 
     @property
-    def away(self) -> int:
+    def offline(self) -> int:
         """The number of sessions that are offline."""
         return len(self._by_id) - len(self._by_link)
 
@@ -258,7 +259,9 @@ class Sessions:
 
     def records(self, subtree: str) -> list[pb.SessionRecord]:
         """The records of the sessions with subscriptions that touch a subtree."""
-        touching = dict.fromkeys(subscription.session for subscription in self._subscribers.touching(subtree))
+        touching = dict.fromkeys(
+            subscription.session for subscription in self._subscription_store.touching(subtree)
+        )
         is_lost = self.is_lost(subtree)
         return [self._record(self._by_id[id], is_lost=is_lost) for id in touching if id in self._by_id]
 
@@ -266,19 +269,19 @@ class Sessions:
         """Whether the owner of a subtree, or of a part of it, was lost, and it has not moved since."""
         return any(is_within(lost, subtree) or is_within(subtree, lost) for lost in self._lost)
 
-    def take_over(self, now: int, received: ReceivedState) -> None:
+    def install_state(self, now: int, received: ReceivedState) -> None:
         """Opens the sessions of a handover: those that were offline stay offline; for the others it opens
         links to their clients' addresses."""
         addresses = {s.session: s.address for s in received.subscriptions.values()}
         for record in received.sessions.values():
             session = self._by_id.get(record.session)
-            is_away = record.HasField("away_us") and bool(record.session_expiry_s)
-            if session is None and is_away:
+            is_offline = record.HasField("away_us") and bool(record.session_expiry_s)
+            if session is None and is_offline:
                 session = self._by_id[record.session] = Session(record.session)
                 session.handle(Event.LINK_DOWN)
-                session.away_since = now - record.away_us
-                self._note_away(session.id, True)
-            elif _is_wanted(session) and not is_away and record.session in addresses:
+                session.offline_since = now - record.away_us
+                self._save_offline(session.id, True)
+            elif _is_wanted(session) and not is_offline and record.session in addresses:
                 session = self.adopt(record.session, addresses[record.session])
             if session is not None:
                 self._amend(session, record)
@@ -295,22 +298,22 @@ class Sessions:
             return known
         return self.connect(self._core.adopt(session, address), session)
 
-    def moved(self, subtree: str) -> None:
+    def subtree_moved(self, subtree: str) -> None:
         """A subtree has another owner now."""
         self._lost = {lost for lost in self._lost if not is_within(lost, subtree)}
 
     def end_empty(self, session: int) -> None:
         """After a handover: ends a persistent session that has no subscription left here (§6.4)."""
         known = self._by_id.get(session)
-        if known is not None and known.is_persistent and not self._subscribers.has_any(session):
+        if known is not None and known.is_persistent and not self._subscription_store.has_any(session):
             self.end(known)
 
-    def sweep(self, given: Sequence[str] = ()) -> None:
+    def sweep(self, moving_subtrees: Sequence[str] = ()) -> None:
         """A grant ended without a handover. A persistent session without subscriptions here ends: at once if
         it is offline, else with its link, because messages that are on their way to it are nowhere else
         (§6.4)."""
         persistent = (session for session in self._by_id.values() if session.is_persistent)
-        for session in [s for s in persistent if not self._subscribers.has_any(s.id)]:
+        for session in [s for s in persistent if not self._subscription_store.has_any(s.id)]:
             if session.link is None:
                 self.end(session)
             else:
@@ -322,7 +325,7 @@ class Sessions:
         the datagram that opened a link, which the client has given up since. The one datagram that opened a
         link for an earlier handover may be lost. Nothing may be handed over on such a link, because the
         session would end with it."""
-        is_bare = not session.is_persistent and not self._subscribers.has_any(session.id)
+        is_bare = not session.is_persistent and not self._subscription_store.has_any(session.id)
         return is_bare and session.link is not None and self._core.is_one_sided(session.link)
 
     def _amend(self, session: Session, record: pb.SessionRecord) -> None:
@@ -330,7 +333,7 @@ class Sessions:
         session.expiry_s = max(session.expiry_s, min(record.session_expiry_s, most))
         session.queue_messages = max(session.queue_messages, record.queue_messages)
         session.queue_bytes = max(session.queue_bytes, record.queue_bytes)
-        if session.is_away:
+        if session.is_offline:
             self._await(session)
         self.open(session)
 
@@ -341,28 +344,28 @@ class Sessions:
             queue_messages=session.queue_messages,
             queue_bytes=session.queue_bytes,
         )
-        if session.is_away:
-            record.away_us = max(0, self._clock() - session.away_since)
+        if session.is_offline:
+            record.away_us = max(0, self._clock() - session.offline_since)
         if is_lost and session.is_persistent and session.begun_at is not None:
             record.begun_us = max(0, self._clock() - session.begun_at)
         return record
 
     def _await(self, session: Session) -> None:
-        self._expiries.set(session.id, session.away_since + session.expiry_s * SECOND)
+        self._expiries.set(session.id, session.offline_since + session.expiry_s * SECOND)
 
-    def _linger(self, now: int, session: Session) -> bool:
-        session.lingers, session.expiry_s = True, timers.IDLE_TIMEOUT // SECOND
+    def _keep_unconfirmed(self, now: int, session: Session) -> bool:
+        session.is_unconfirmed, session.expiry_s = True, timers.IDLE_TIMEOUT // SECOND
         session.handle(Event.LINK_DOWN)
-        session.away_since = now
+        session.offline_since = now
         self._await(session)
         return self.open(session)
 
     def _came_back(self, session: Session) -> None:
-        if not session.lingers:
-            self._note_away(session.id, False)
+        if not session.is_unconfirmed:
+            self._save_offline(session.id, False)
 
     def _forget(self, session: Session, event: Event) -> None:
-        if session.is_away:
+        if session.is_offline:
             self._came_back(session)
         session.handle(event)
         self._expiries.cancel(session.id)
@@ -373,4 +376,4 @@ class Sessions:
 
 def _is_wanted(session: Session | None) -> bool:
     """Whether an owner that has a link to this session's client must open one here, too."""
-    return session is None or session.lingers
+    return session is None or session.is_unconfirmed

@@ -15,18 +15,18 @@ from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, address_from, address_of
 from hbroker.protocol.sessions.filter_index import FilterIndex
-from hbroker.protocol.sessions.wildcard_shapes import Shapes
+from hbroker.protocol.sessions.wildcard_shapes import WildcardShapes
 
 __all__ = [
     "MOST_OVERFLOW",
     "MOST_QOS",
     "Key",
-    "Subscribers",
     "Subscription",
+    "SubscriptionStore",
     "ended_of",
+    "filter_cost",
     "record_of",
     "subscription_from",
-    "weight",
 ]
 
 Key: TypeAlias = tuple[str, str]
@@ -70,7 +70,7 @@ class Subscription:
         return self.group, self.filter
 
 
-class Subscribers:
+class SubscriptionStore:
     """All stored subscriptions. `most`: the most that the filters of one session may count for.
 
     Nearly all subscriptions stay unchanged until their session ends, and nearly every session has one. So
@@ -80,10 +80,10 @@ class Subscribers:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._by_session: dict[int, bytes | _Several] = {}
+        self._by_session: dict[int, bytes | _SessionSubscriptions] = {}
         self._index = FilterIndex()
         """A session with one subscription by its id; the subscriptions of others by session id and key."""
-        self._shapes = Shapes()
+        self._shapes = WildcardShapes()
         self._count = 0
 
     def add(self, subscription: Subscription) -> None:
@@ -91,10 +91,10 @@ class Subscribers:
         session, key, packed = subscription.session, subscription.key, _packed(subscription)
         known = self._by_session.get(session)
         if isinstance(known, bytes) and (only := _key_of(known)) != key:
-            known = self._by_session[session] = _Several({only: known}, weight(only))
+            known = self._by_session[session] = _SessionSubscriptions({only: known}, filter_cost(only))
             self._index.remove(only[1], session)
             self._index.add(only[1], (session, only))
-        if isinstance(known, _Several):
+        if isinstance(known, _SessionSubscriptions):
             if key not in known.packed:
                 self._count += 1
                 self._shapes.add(session, key[1])
@@ -115,7 +115,7 @@ class Subscribers:
         self._count -= 1
         self._shapes.remove(session, key[1])
         known = self._by_session.pop(session)
-        if not isinstance(known, _Several):
+        if not isinstance(known, _SessionSubscriptions):
             self._index.remove(key[1], session)
             return removed
         self._index.remove(key[1], (session, key))
@@ -132,7 +132,7 @@ class Subscribers:
         self._count -= len(removed)
         known = self._by_session.pop(session, None)
         for subscription in removed:
-            entry = (session, subscription.key) if isinstance(known, _Several) else session
+            entry = (session, subscription.key) if isinstance(known, _SessionSubscriptions) else session
             self._shapes.remove(session, subscription.filter)
             self._index.remove(subscription.filter, entry)
         return removed
@@ -140,7 +140,7 @@ class Subscribers:
     def get(self, session: int, key: Key) -> Subscription | None:
         """The subscription of this session, group and filter, or None."""
         known = self._by_session.get(session)
-        if isinstance(known, _Several):
+        if isinstance(known, _SessionSubscriptions):
             known = known.packed.get(key)
         return None if known is None or _key_of(known) != key else _unpacked(session, known)
 
@@ -155,20 +155,22 @@ class Subscribers:
     def has_room(self, session: int, key: Key) -> bool:
         """Whether a subscription stays within the limits. One that is stored already always does."""
         known = self._by_session.get(session)
-        if isinstance(known, _Several):
-            is_there, others = key in known.packed, known.weight
+        if isinstance(known, _SessionSubscriptions):
+            is_there, others = key in known.packed, known.filter_cost
         else:
             is_there = known is not None and _key_of(known) == key
-            others = 0 if known is None else weight(_key_of(known))
-        fits = others + weight(key) <= self._most and self._shapes.has_room(session, key[1])
+            others = 0 if known is None else filter_cost(_key_of(known))
+        fits = others + filter_cost(key) <= self._most and self._shapes.has_room(session, key[1])
         return is_there or fits
 
     def touching(self, subtree: str) -> Iterator[Subscription]:
         """All subscriptions whose filter can match a topic at or below the subtree."""
-        for entry in self._index.near(subtree):
+        for entry in self._index.candidates(subtree):
             session, key = entry if isinstance(entry, tuple) else (entry, None)
             known = self._by_session[session]
-            packed = known.packed[key] if isinstance(known, _Several) and key is not None else known
+            packed = (
+                known.packed[key] if isinstance(known, _SessionSubscriptions) and key is not None else known
+            )
             assert isinstance(packed, bytes), "a session is indexed as it is kept"
             if filter_touches(_key_of(packed)[1], subtree):
                 yield _unpacked(session, packed)
@@ -183,27 +185,27 @@ class Subscribers:
 
 
 @dataclass(slots=True, eq=False)
-class _Several:
+class _SessionSubscriptions:
     """The subscriptions of a session with more than one, and what their filters count for together."""
 
     packed: dict[Key, bytes]
-    weight: int
+    filter_cost: int
 
     def put(self, key: Key, packed: bytes) -> None:
         """Adds a subscription, or replaces it."""
         if key not in self.packed:
-            self.weight += weight(key)
+            self.filter_cost += filter_cost(key)
         self.packed[key] = packed
 
-    def without(self, key: Key) -> bytes | _Several:
+    def without(self, key: Key) -> bytes | _SessionSubscriptions:
         """What is left after a subscription was removed, which must be there."""
         del self.packed[key]
-        self.weight -= weight(key)
+        self.filter_cost -= filter_cost(key)
         return self if len(self.packed) > 1 else next(iter(self.packed.values()))
 
 
-def _each(known: bytes | _Several | None) -> Iterable[bytes]:
-    if isinstance(known, _Several):
+def _each(known: bytes | _SessionSubscriptions | None) -> Iterable[bytes]:
+    if isinstance(known, _SessionSubscriptions):
         return known.packed.values()
     return () if known is None else (known,)
 
@@ -252,7 +254,7 @@ def _key_of(packed: bytes) -> Key:
     return packed[start : start + group].decode(), packed[start + group :].decode()
 
 
-def weight(key: Key) -> int:
+def filter_cost(key: Key) -> int:
     """For how many filters this one counts, because of its length."""
     return 1 + sum(map(len, key)) // _BYTES_EACH
 

@@ -15,7 +15,7 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address, pack
 from hbroker.protocol.timers import SECOND, TimerQueue
 
-__all__ = ["Takeovers"]
+__all__ = ["TakeoverNotices"]
 
 _FIRST: Final = SECOND // 100
 """Microseconds until the first LEAVE. By then the later run's address is known."""
@@ -32,7 +32,7 @@ class _FormerLink:
     repeats: int = 0
 
 
-class Takeovers:
+class TakeoverNotices:
     """The former runs that are still to be informed."""
 
     def __init__(self, core: NodeCore) -> None:

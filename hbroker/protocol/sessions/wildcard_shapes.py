@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, TypeAlias
 
-__all__ = ["Shape", "Shapes", "is_too_deep", "shape_of"]
+__all__ = ["Shape", "WildcardShapes", "is_too_deep", "shape_of"]
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -40,7 +40,7 @@ def is_too_deep(filter: str) -> bool:
     return "+" in filter and filter.count("/") >= MOST_LEVELS
 
 
-class Shapes:
+class WildcardShapes:
     """The shapes of the stored filters that are not ordinary. `each`: the most of one session. `most`: the
     most in all."""
 

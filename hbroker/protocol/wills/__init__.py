@@ -5,5 +5,6 @@
 
 The two do not import each other. `client_will` uses `resolution` to find the owner, and `sessions.options`.
 `session_wills` imports `handover.recovery`, `ownership.jurisdiction` and `sessions.session_table`. A handover
-moves the wills of a subtree: `session_wills` is a `Keeper` of `handover.transfer`.
+moves the wills of a subtree: `session_wills` is a `HandoverParticipant` of
+`handover.subtree_state`.
 """

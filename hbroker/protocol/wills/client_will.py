@@ -6,7 +6,7 @@ If the will moves with its subtree, it keeps its message id. So if two nodes hav
 publish it, subscribers recognise one message. If the will is registered again after its owner was lost, it
 gets a new message id, because the former one may have been published.
 
-If another client behind the same address has heard which node owns the topic (`knowledge`), the client
+If another client behind the same address has heard which node owns the topic (`caches`), the client
 registers the will there first, and resolves the topic if that node is not the owner.
 """
 
@@ -21,10 +21,10 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.properties import MqttProperties
 from hbroker.protocol.client_context import ClientContext
 from hbroker.protocol.packets import PACKET_ROOM, RETRIED_REASONS, Address, Reason, pack
-from hbroker.protocol.resolution.knowledge import HINT_PATIENCE
+from hbroker.protocol.resolution.caches import HINT_TIMEOUT
 from hbroker.protocol.resolution.resolver import Resolver
 from hbroker.protocol.results import Resolution, ResolveFailed, WillRefused, WillSet
-from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.timers import SECOND, retry_after
 
 __all__ = ["TRANSITIONS", "WILL_ROOM", "ClientWill", "Event", "State", "Will", "will_message"]
@@ -32,8 +32,8 @@ __all__ = ["TRANSITIONS", "WILL_ROOM", "ClientWill", "Event", "State", "Will", "
 WILL_ROOM: Final = PACKET_ROOM - 48
 """The largest message of a will, in bytes: WILL leaves in one datagram (§3.4)."""
 
-_ACK_PATIENCE: Final = 5 * SECOND
-_LOOKUP_PATIENCE: Final = 10 * SECOND
+_ACK_TIMEOUT: Final = 5 * SECOND
+_LOOKUP_TIMEOUT: Final = 10 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class ClientWill:
     """One client's will.
 
-    `resolver`: returns the resolver, which is made when it is first needed. `ticket`: the will's ticket at
+    `resolver`: returns the resolver, which is made when it is first needed. `lookup_id`: the will's ticket at
     the resolver.
     """
 
@@ -136,23 +136,23 @@ class ClientWill:
         "_deadline",
         "_due_at",
         "_link",
-        "_machine",
         "_owner",
         "_reason",
         "_request",
         "_resolver",
         "_sequence",
+        "_state_machine",
         "_tried",
         "_will",
-        "ticket",
+        "lookup_id",
     )
 
-    def __init__(self, context: ClientContext, resolver: Callable[[], Resolver], ticket: int) -> None:
+    def __init__(self, context: ClientContext, resolver: Callable[[], Resolver], lookup_id: int) -> None:
         self._context = context
         self._resolver = resolver
-        self.ticket: Final = ticket
+        self.lookup_id: Final = lookup_id
         self._will: Will | None = None
-        self._machine = Machine(TRANSITIONS, State.RESOLVING)
+        self._state_machine = StateMachine(TRANSITIONS, State.RESOLVING)
         self._sequence = 0
         self._request = 0
         self._link: int | None = None
@@ -165,20 +165,20 @@ class ClientWill:
 
     # In: the application
 
-    def start(self, now: int, will: Will, patience: int) -> None:
-        """Registers a will in place of the one before. `WillSet` or `WillRefused` follows within `patience`
+    def start(self, now: int, will: Will, timeout: int) -> None:
+        """Registers a will in place of the one before. `WillSet` or `WillRefused` follows within `timeout`
         (microseconds). From then on the will is registered again whenever that is necessary."""
         self._will = will
-        self._machine = Machine(TRANSITIONS, State.RESOLVING)
+        self._state_machine = StateMachine(TRANSITIONS, State.RESOLVING)
         self._link = self._due_at = None
         self._sequence += 1
         self._attempts = self._reason = 0
-        self._deadline = now + patience
-        hint = self._context.knowledge.owner_cache.sole_holder(now, will.message.topic)
+        self._deadline = now + timeout
+        hint = self._context.caches.owner_cache.sole_owner(now, will.message.topic)
         if hint is None:
             self._resolve(now)
         else:
-            self._found(now, will, (hint.node, hint.address), HINT_PATIENCE)
+            self._send_will(now, will, (hint.node, hint.address), HINT_TIMEOUT)
 
     def stop(self) -> None:
         """Registers the will no more. LEAVE ends it at its owner."""
@@ -189,8 +189,8 @@ class ClientWill:
 
     def handle_resolved(self, now: int, resolution: Resolution) -> None:
         """The owner of its topic was found."""
-        if self._will is not None and self._machine.accepts(Event.RESOLVE):
-            self._found(now, self._will, (resolution.owner, resolution.address), _ACK_PATIENCE)
+        if self._will is not None and self._state_machine.accepts(Event.RESOLVE):
+            self._send_will(now, self._will, (resolution.owner, resolution.address), _ACK_TIMEOUT)
 
     def handle_unresolved(self, now: int, failed: ResolveFailed) -> None:
         """No owner was found."""
@@ -202,24 +202,24 @@ class ClientWill:
         if link != self._link or ack.request not in (0, self._request):
             return
         if ack.reason in (Reason.REASON_HANDOVER, Reason.REASON_NOT_RESPONSIBLE):
-            if self._machine.accepts(Event.MOVE):
-                self._mistrust()
+            if self._state_machine.accepts(Event.MOVE):
+                self._forget_owner()
                 self._pause(now, Event.MOVE)
-        elif not ack.request or not self._machine.accepts(Event.KEEP):
+        elif not ack.request or not self._state_machine.accepts(Event.KEEP):
             return
         elif ack.reason == Reason.REASON_SUCCESS:
-            self._kept()
+            self._handle_registered()
         else:
             self._refused(now, ack.reason)
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
         """§6.6: the owner may publish the will now, so the next registration has a new message id.
         `is_refused`: the owner refused the session, because it has too many."""
-        if link == self._link and self._machine.accepts(Event.LINK_DOWN):
+        if link == self._link and self._state_machine.accepts(Event.LINK_DOWN):
             if is_refused:
                 self._reason = Reason.REASON_QUOTA_EXCEEDED
             self._sequence += 1
-            self._mistrust()
+            self._forget_owner()
             self._pause(now, Event.LINK_DOWN)
 
     def handle_timeout(self, now: int) -> None:
@@ -230,11 +230,11 @@ class ClientWill:
         if self._due_at is None or now < self._due_at:
             return
         self._due_at = None
-        if self._machine.accepts(Event.RESUME):
-            self._machine.handle(Event.RESUME)
+        if self._state_machine.accepts(Event.RESUME):
+            self._state_machine.handle(Event.RESUME)
             self._resolve(now)
-        elif self._machine.accepts(Event.DEFER):
-            self._mistrust()
+        elif self._state_machine.accepts(Event.DEFER):
+            self._forget_owner()
             self._pause(now, Event.DEFER)
 
     # Out
@@ -246,20 +246,18 @@ class ClientWill:
     @property
     def state(self) -> State | None:
         """What the will waits for; None: there is no will."""
-        return None if self._will is None else self._machine.state
+        return None if self._will is None else self._state_machine.state
 
     def _resolve(self, now: int) -> None:
         if self._will is not None:
             topic = self._will.message.topic
-            self._resolver().resolve(now, self.ticket, topic, trace=False, patience=_LOOKUP_PATIENCE)
+            self._resolver().resolve(now, self.lookup_id, topic, trace=False, timeout=_LOOKUP_TIMEOUT)
 
-    def _found(self, now: int, will: Will, owner: tuple[str, Address], patience: int) -> None:
-        self._machine.handle(Event.RESOLVE)
+    def _send_will(self, now: int, will: Will, owner: tuple[str, Address], timeout: int) -> None:
+        self._state_machine.handle(Event.RESOLVE)
         self._owner = owner
         address = owner[1]
-        self._link = self._context.core.connect(
-            address, self._context.knowledge.tokens.get(now, address) or b""
-        )
+        self._link = self._context.core.connect(address, self._context.caches.tokens.get(now, address) or b"")
         self._request = self._context.random.getrandbits(64) or 1
         message = pb.Publish()
         message.CopyFrom(will.message)
@@ -270,25 +268,25 @@ class ClientWill:
             delay_s=will.delay_s,
             session_expiry_s=self._context.session_options.expiry_s,
         )
-        self._due_at = now + patience
+        self._due_at = now + timeout
         if not self._context.core.send(self._link, pack(body)):
             self._pause(now, Event.DEFER)
 
-    def _kept(self) -> None:
-        self._machine.handle(Event.KEEP)
+    def _handle_registered(self) -> None:
+        self._state_machine.handle(Event.KEEP)
         self._attempts = 0
         self._due_at = None
         if self._deadline is not None:
             self._deadline = None
-            self._context.tell(WillSet("" if self._owner is None else self._owner[0]))
+            self._context.on_result(WillSet("" if self._owner is None else self._owner[0]))
 
-    def _mistrust(self) -> None:
+    def _forget_owner(self) -> None:
         """Removes the owner from the cache, because it is silent or does not own the topic."""
         if self._owner is not None:
-            self._context.knowledge.owner_cache.forget(self._owner[1])
+            self._context.caches.owner_cache.forget(self._owner[1])
 
     def _pause(self, now: int, event: Event) -> None:
-        self._machine.handle(event)
+        self._state_machine.handle(event)
         self._link = None
         self._due_at = now + retry_after(self._attempts, self._context.random)
         self._attempts += 1
@@ -296,10 +294,10 @@ class ClientWill:
     def _refused(self, now: int, reason: int) -> None:
         self._reason = reason
         if reason in RETRIED_REASONS:
-            if self._machine.accepts(Event.DEFER):
+            if self._state_machine.accepts(Event.DEFER):
                 self._pause(now, Event.DEFER)
-        elif self._machine.accepts(Event.REFUSE):
-            self._machine.handle(Event.REFUSE)
+        elif self._state_machine.accepts(Event.REFUSE):
+            self._state_machine.handle(Event.REFUSE)
             self._due_at = None
             self._end(reason, answered=True)
 
@@ -309,4 +307,4 @@ class ClientWill:
             return
         self._deadline = None
         topic = self._will.message.topic
-        self._context.tell(WillRefused(topic, reason, answered, self._tried))
+        self._context.on_result(WillRefused(topic, reason, answered, self._tried))

@@ -22,18 +22,18 @@ from google.protobuf.message import DecodeError
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.context import NodeContext
-from hbroker.protocol.handover.recovery import FINDING
+from hbroker.protocol.handover.recovery import DISCOVERY_TIME
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant
 from hbroker.protocol.packets import Reason, cut_of, pack
-from hbroker.protocol.sessions.session_table import Sessions
-from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.sessions.session_table import SessionTable
+from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND, TimerQueue
 from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
     from hbroker.protocol.handover.subtree_state import ReceivedState
 
-__all__ = ["TRANSITIONS", "Event", "State", "Wills"]
+__all__ = ["TRANSITIONS", "Event", "SessionWills", "State"]
 
 NO_ROOM_PAUSE: Final = SECOND
 """Microseconds until the next try, if the node's queues have no room for a will that is due."""
@@ -85,15 +85,15 @@ class _Will:
     session: int
     message: pb.Publish
     delay: int
-    machine: Machine[State, Event]
+    state_machine: StateMachine[State, Event]
     due: int = 0
     is_aside: bool = False
 
 
-class Wills:
+class SessionWills:
     """All wills of one node."""
 
-    def __init__(self, context: NodeContext, sessions: Sessions) -> None:
+    def __init__(self, context: NodeContext, sessions: SessionTable) -> None:
         self._context = context
         self._core = context.core
         self._jurisdiction = context.jurisdiction
@@ -118,14 +118,14 @@ class Wills:
         if not request.publish:
             self._withdraw(session.id)
         else:
-            self._take(link, session.id, request, ack)
+            self._register(link, session.id, request, ack)
         self._core.send(link, pack(ack))
 
     def handle_link_up(self, session: int) -> None:
         """The session has a link, the first or another one."""
         will = self._by_session.get(session)
         if will is not None:
-            will.machine.handle(Event.COME_BACK)
+            will.state_machine.handle(Event.COME_BACK)
             self._timers.cancel(session)
 
     def handle_link_down(self, now: int, session: int, reason: str) -> None:
@@ -138,7 +138,7 @@ class Wills:
         is_back = self._link_of(session) is not None
         if not will.delay and (reason == "taken_over" or not is_back):
             self._publish(now, will)
-        elif not is_back and will.machine.state is State.KEPT:
+        elif not is_back and will.state_machine.state is State.KEPT:
             self._break_off(will, now + will.delay)
 
     def handle_leave(self, now: int, session: int, reason: int) -> None:
@@ -154,15 +154,15 @@ class Wills:
         for session in self._timers.due(now):
             self._publish(now, self._by_session[session])
 
-    def sweep(self, given: Sequence[str] = ()) -> None:
+    def sweep(self, moving_subtrees: Sequence[str] = ()) -> None:
         """A grant ended without a handover, so the new owner of its topics has none of these wills. Clients
-        with a link here are told to register their wills there. `given`: subtrees that are being handed
-        over."""
+        with a link here are told to register their wills there. `moving_subtrees`: subtrees that are being
+        handed over."""
         for will in self._by_session.values():
-            is_given = any(is_within(will.message.topic, subtree) for subtree in given)
-            if not is_given and not will.is_aside and not self._is_ours(will):
+            is_moving = any(is_within(will.message.topic, subtree) for subtree in moving_subtrees)
+            if not is_moving and not will.is_aside and not self._is_ours(will):
                 will.is_aside = True
-                self._tell(will.session, pb.WillAck(reason=pb.REASON_NOT_RESPONSIBLE))
+                self._send_willack(will.session, pb.WillAck(reason=pb.REASON_NOT_RESPONSIBLE))
 
     # Out
 
@@ -178,19 +178,19 @@ class Wills:
     def records(self, subtree: str) -> list[pb.WillRecord]:
         """The records of the wills whose topics lie in a subtree, and in no smaller subtree that another node
         granted."""
-        held = self._jurisdiction.held_below(subtree)
+        held = self._jurisdiction.subtrees_granted_below(subtree)
         ended = [pb.WillRecord(session=s) for s, topic in self._ended.items() if is_within(topic, subtree)]
         kept = [
             self._record(will)
-            for will in self._below(subtree)
+            for will in self._wills_below(subtree)
             if not will.is_aside and not any(is_within(will.message.topic, other) for other in held)
         ]
         return [*ended, *kept]
 
-    def take_over(self, now: int, received: ReceivedState) -> None:
+    def install_state(self, now: int, received: ReceivedState) -> None:
         """Takes in the wills of a handover. Their clients were told, and come to this node. If a client does
         not, it has gone in the meantime."""
-        self._take_up(now, received)
+        self._take_over(now, received)
         for record in received.wills.values():
             message = _message_from(record.publish)
             if message is None or record.session in self._by_session or len(self._by_session) >= self._most:
@@ -201,22 +201,22 @@ class Wills:
             elif self._link_of(record.session) is None:
                 self._break_off(will, now + IDLE_TIMEOUT + will.delay)
 
-    def moved(self, subtree: str) -> None:
+    def subtree_moved(self, subtree: str) -> None:
         """A subtree has another owner now. The clients of its wills are told to register there."""
         self._ended = {s: topic for s, topic in self._ended.items() if not is_within(topic, subtree)}
-        for will in self._below(subtree):
+        for will in self._wills_below(subtree):
             owner = self._jurisdiction.lookup(will.message.topic)
             if isinstance(owner, Grant) or will.is_aside:
                 continue
             ack = pb.WillAck(reason=pb.REASON_HANDOVER)
             if owner is not None:
                 ack.referral.CopyFrom(cut_of(owner.as_cut()))
-            self._tell(will.session, ack)
+            self._send_willack(will.session, ack)
             self._drop(will.session)
 
     # One will
 
-    def _take(self, link: int, session: int, request: pb.Will, ack: pb.WillAck) -> None:
+    def _register(self, link: int, session: int, request: pb.Will, ack: pb.WillAck) -> None:
         message = _message_from(request.publish)
         if message is None:
             ack.reason = Reason.REASON_PROTOCOL_ERROR
@@ -245,27 +245,27 @@ class Wills:
             self._add(session, message, min(request.delay_s, request.session_expiry_s))
 
     def _add(self, session: int, message: pb.Publish, delay_s: int) -> _Will:
-        will = _Will(session, message, delay_s * SECOND, Machine(TRANSITIONS, State.KEPT))
+        will = _Will(session, message, delay_s * SECOND, StateMachine(TRANSITIONS, State.KEPT))
         self._by_session[session] = will
         return will
 
-    def _take_up(self, now: int, received: ReceivedState) -> None:
+    def _take_over(self, now: int, received: ReceivedState) -> None:
         """This node is about to serve the topics of wills that it kept aside. What the owner until now says
         about a session's will counts. A client that came back to that owner comes here, too, or has gone
         since."""
         for will in [will for will in self._by_session.values() if will.is_aside and self._is_ours(will)]:
             session = will.session
-            is_back = session in received.sessions and not received.is_away(session)
+            is_back = session in received.sessions and not received.is_offline(session)
             is_over = session in received.wills or session in received.ended_wills
             will.is_aside = False
             if is_over:
                 self._drop(session)
-            elif will.machine.state is State.DUE:
-                again = now + IDLE_TIMEOUT + will.delay if is_back else now + FINDING
+            elif will.state_machine.state is State.DUE:
+                again = now + IDLE_TIMEOUT + will.delay if is_back else now + DISCOVERY_TIME
                 self._break_off(will, max(will.due, again))
 
     def _break_off(self, will: _Will, due: int) -> None:
-        will.machine.handle(Event.BREAK_OFF)
+        will.state_machine.handle(Event.BREAK_OFF)
         will.due = due
         self._timers.set(will.session, due)
 
@@ -277,16 +277,16 @@ class Wills:
         recovering. If this node has lost the topic, the will waits for at most the longest session expiry."""
         topic = will.message.topic
         owner = self._jurisdiction.lookup(topic)
-        due = will.due if will.machine.state is State.DUE else now
+        due = will.due if will.state_machine.state is State.DUE else now
         if not isinstance(owner, Grant):
             longest = due + self._sessions.longest
             return longest if now < longest else None
-        return now + SECOND if not owner.serving or self._jurisdiction.is_gathering(topic) else None
+        return now + SECOND if not owner.serving or self._jurisdiction.is_recovering(topic) else None
 
     def _publish(self, now: int, will: _Will) -> None:
         again_at = self._put_off(now, will)
         if again_at is not None:
-            if will.machine.state is State.KEPT:
+            if will.state_machine.state is State.KEPT:
                 self._break_off(will, now)
             self._timers.set(will.session, again_at)
             return
@@ -317,11 +317,11 @@ class Wills:
             self._forget(will, Event.DROP)
 
     def _forget(self, will: _Will, event: Event) -> None:
-        will.machine.handle(event)
+        will.state_machine.handle(event)
         del self._by_session[will.session]
         self._timers.cancel(will.session)
 
-    def _below(self, subtree: str) -> list[_Will]:
+    def _wills_below(self, subtree: str) -> list[_Will]:
         return [will for will in self._by_session.values() if is_within(will.message.topic, subtree)]
 
     def _record(self, will: _Will) -> pb.WillRecord:
@@ -330,11 +330,11 @@ class Wills:
             publish=will.message.SerializeToString(),
             delay_s=will.delay // SECOND,
         )
-        if will.machine.state is State.DUE:
+        if will.state_machine.state is State.DUE:
             record.due_us = max(0, will.due - self._context.clock())
         return record
 
-    def _tell(self, session: int, ack: pb.WillAck) -> None:
+    def _send_willack(self, session: int, ack: pb.WillAck) -> None:
         link = self._link_of(session)
         if link is not None:
             self._core.send(link, pack(ack))

@@ -43,7 +43,7 @@ from hbroker.runtime.driver import Driver
 if TYPE_CHECKING:
     from hbroker._native import Endpoint
     from hbroker.protocol.packets import Address
-    from hbroker.protocol.resolution.knowledge import Knowledge
+    from hbroker.protocol.resolution.caches import ResolverCaches
     from hbroker.protocol.results import Resolution
     from hbroker.runtime.client.pool_driver import PoolEndpoint
 
@@ -119,13 +119,13 @@ class Client:
         endpoint: Endpoint,
         timeout: float,
         drive: Callable[..., Driver | PoolEndpoint] = Driver,
-        knowledge: Knowledge | None = None,
+        caches: ResolverCaches | None = None,
     ) -> None:
         self.client_id = identity.session_options.client
         self.root = root
         self._timeout = timeout
         self._will = identity.will
-        self._dispatcher = Dispatcher(endpoint, root, identity, self._on_room, knowledge)
+        self._dispatcher = Dispatcher(endpoint, root, identity, self._on_room, caches)
         self._driver = drive(
             endpoint,
             self._dispatcher.control,

@@ -26,7 +26,7 @@ from hbroker._native import Config, Endpoint, NativeError
 from hbroker.errors import NotConnected
 from hbroker.properties import Properties
 from hbroker.protocol.packets import Address
-from hbroker.protocol.resolution.knowledge import Knowledge
+from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Published, Result
 from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
 from hbroker.runtime.client.client import TIMEOUT, Client
@@ -60,7 +60,7 @@ class ClientPool:
         self._root: Address = root
         self._open_driver: PoolDriver | None = None
         self._members: set[PoolClient] = set()
-        self._knowledge = Knowledge.shared()
+        self._caches = ResolverCaches.shared()
         """What the clients know about nodes. They share it, because they have the same address."""
 
     async def __aenter__(self) -> Self:
@@ -175,9 +175,7 @@ class PoolClient(Client):
     ) -> None:
         self._pool = client_pool
         self._pool_endpoint = endpoint
-        super().__init__(
-            root, identity, cast(Endpoint, endpoint), timeout, endpoint.run, client_pool._knowledge
-        )
+        super().__init__(root, identity, cast(Endpoint, endpoint), timeout, endpoint.run, client_pool._caches)
 
     def publish_then(
         self,

@@ -19,7 +19,7 @@ from hbroker._native import Config, Endpoint, NativeError, topic_is_valid
 from hbroker.errors import Backpressure, HBrokerError, InvalidTopic, NotConnected, PayloadTooLarge
 from hbroker.properties import Properties
 from hbroker.protocol.client import ClientControl
-from hbroker.protocol.resolution.knowledge import Knowledge
+from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import (
     Published,
     Resolved,
@@ -106,7 +106,7 @@ def config_of(identity: Identity) -> Config:
 
 class Dispatcher:
     """One client's endpoint, control, callbacks and inboxes. `on_room` is called when messages can be read
-    again. `knowledge`: as in `ClientControl`."""
+    again. `caches`: as in `ClientControl`."""
 
     def __init__(
         self,
@@ -114,11 +114,11 @@ class Dispatcher:
         root: Address,
         identity: Identity,
         on_room: Callable[[], None],
-        knowledge: Knowledge | None = None,
+        caches: ResolverCaches | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.control = ClientControl(
-            endpoint, Random(random_id()), root, identity.session_options, knowledge=knowledge
+            endpoint, Random(random_id()), root, identity.session_options, caches=caches
         )
         self.is_persistent = identity.session_options.is_persistent
         """The session outlives its link."""
@@ -153,14 +153,14 @@ class Dispatcher:
 
     # In
 
-    def start(self, patience: int, callback: Callback) -> None:
+    def start(self, timeout: int, callback: Callback) -> None:
         """Asks the root whether it serves."""
-        self._requests[self.control.start(clock(), patience)] = callback
+        self._requests[self.control.start(clock(), timeout)] = callback
 
-    def set_will(self, will: Will, patience: int, callback: Callback) -> None:
+    def set_will(self, will: Will, timeout: int, callback: Callback) -> None:
         """Registers the will with the owner of its topic (§6.6)."""
         self._on_will = callback
-        self.control.set_will(clock(), will.registered(), patience=patience)
+        self.control.set_will(clock(), will.registered(), timeout=timeout)
 
     def publish(
         self, topic: str, payload: bytes | str, properties: Properties, callback: Callback | None = None
@@ -203,17 +203,15 @@ class Dispatcher:
             self._publications.update(dict.fromkeys(sequences, callback))
         return sequences
 
-    def resolve(self, topic: str, trace: bool, patience: int, callback: Callback) -> None:
+    def resolve(self, topic: str, trace: bool, timeout: int, callback: Callback) -> None:
         """Resolves the owner of a topic."""
         self.check()
         if not topic_is_valid(topic):
             raise InvalidTopic(f"not a topic name: {topic!r}")
-        ticket = self.control.resolve(clock(), topic, trace=trace, patience=patience)
-        self._requests[ticket] = callback
+        lookup_id = self.control.resolve(clock(), topic, trace=trace, timeout=timeout)
+        self._requests[lookup_id] = callback
 
-    def subscribe(
-        self, filter: str, options: Options, inbox: Inbox, patience: int, callback: Callback
-    ) -> int:
+    def subscribe(self, filter: str, options: Options, inbox: Inbox, timeout: int, callback: Callback) -> int:
         """Subscribes. From now on the messages go to the inbox. The callback is called once the subscription
         is complete."""
         self.check()
@@ -221,7 +219,7 @@ class Dispatcher:
         if parts is None:
             raise InvalidTopic(f"not a topic filter: {filter!r}")
         group, plain = parts
-        subscription = self.control.subscribe(clock(), plain, options, group=group, patience=patience)
+        subscription = self.control.subscribe(clock(), plain, options, group=group, timeout=timeout)
         self._requests[subscription] = callback
         self._inboxes[subscription] = inbox
         if group:
@@ -433,7 +431,7 @@ class Dispatcher:
                     self._failures.append(result)
                     logger.warning("nobody waited for it: %s", error)
             case Resolved() | ResolveFailed():
-                callback = self._requests.pop(result.ticket, None)
+                callback = self._requests.pop(result.lookup_id, None)
             case Subscribed() | Unsubscribed():
                 self._unbegun.discard(result.subscription)
                 callback = self._requests.pop(result.subscription, None)

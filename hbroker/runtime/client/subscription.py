@@ -132,9 +132,9 @@ class Subscription:
         try:
             for filter in self.filters:
                 waiting.append(Waiting())
-                patience = microseconds(self._timeout)
+                timeout_us = microseconds(self._timeout)
                 self._ids.append(
-                    dispatcher.subscribe(filter, self._options, self._inbox, patience, waiting[-1].set)
+                    dispatcher.subscribe(filter, self._options, self._inbox, timeout_us, waiting[-1].set)
                 )
             self._wake()
             owners: set[str] = set()

@@ -110,7 +110,7 @@ class _Process:
         self._log = EventLog("node")
         files = None if memory is None else NodeStateFiles(memory, settings.subtrees)
         self._storing = None if files is None else StateWriter(files, self._log, hindered)
-        recalled = None if self._storing is None else self._storing.recall()
+        restored = None if self._storing is None else self._storing.load()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._configured, self._reload = settings, reload
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
@@ -122,9 +122,9 @@ class _Process:
             Random(secrets.randbits(64)),
             incarnation=incarnation,
             unix_offset_us=self._endpoint.unix_offset_us,
-            recalled=recalled,
+            restored=restored,
             storage=files,
-            vitals=process_usage,
+            process_usage=process_usage,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
@@ -163,7 +163,7 @@ class _Process:
         held = (grant.subtree for grant in self._node.jurisdiction.grants if grant.serving)
         return Facts(
             address=format_address(self._settings.address),
-            parent=self._node.requested_subtrees.parent or None,
+            parent=self._node.claims.parent or None,
             subtrees=tuple(sorted(subtree for subtree in held if not is_within(subtree, "$SYS"))),
         )
 

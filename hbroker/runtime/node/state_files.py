@@ -11,8 +11,9 @@ would acknowledge messages that reach nobody: publishers come back at once, whil
 keep-alive to notice the restart. So a node hands over to its next run, as one owner does to another (§5.4).
 
 All files survive the process and the host (`hbroker.storage`). A promise to others may be given once
-`durable` shows that its record is on the disk. If records were lost, `Recalled` says so. Then the node waits
-until each child and subscriber that it may have forgotten has no lease any more, or is back (§5.8, §5.9).
+`durable` shows that its record is on the disk. If records were lost, `RestoredState` says so. Then the node
+waits until each child and subscriber that it may have forgotten has no lease any more, or is back (§5.8,
+§5.9).
 
 Before `hbroker up` starts a network again, its launcher knows that none of its nodes is alive. So no node
 needs to wait for the leases that it granted to another of them (`forget_the_dead`).
@@ -39,7 +40,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
-from hbroker.protocol.storage import Recalled, Storage
+from hbroker.protocol.storage import RestoredState, Storage
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, make_folder
 from hbroker.storage.record_file import Damage, Opened, RecordFile
@@ -101,56 +102,58 @@ class NodeStateFiles(Storage):
 
     # Change
 
-    def recall(self) -> Recalled:
+    def load(self) -> RestoredState:
         """Reads and repairs the files of the last run, and begins this run. Raises OSError."""
-        recalled, silent_us = self._read()
-        if silent_us is not None and silent_us >= timers.IDLE_TIMEOUT:
-            recalled.subscriptions = []  # The sessions have ended in the meantime (§3.5).
-            recalled.forgets_subscriptions = False
+        restored, downtime_us = self._read()
+        if downtime_us is not None and downtime_us >= timers.IDLE_TIMEOUT:
+            restored.subscriptions = []  # The sessions have ended in the meantime (§3.5).
+            restored.has_lost_subscriptions = False
             with suppress(OSError):  # If this fails, the next run only waits longer than it must.
                 self._files[SUBSCRIPTIONS].replace([])
         self.store.touch()
-        return recalled
+        return restored
 
-    def review(self) -> Recalled:
+    def read(self) -> RestoredState:
         """Returns what the last run knew, without beginning a run. Raises OSError."""
-        recalled, _ = self._read()
+        restored, _ = self._read()
         self.store.close()
-        return recalled
+        return restored
 
     def begin_anew(self, is_over: Callable[[Delegation], bool]) -> None:
         """Before a network starts: discards the claims that orders changed, and the delegations for which
         `is_over` returns true. Raises OSError."""
-        recalled, _ = self._read()
-        if recalled.requested_subtrees is not None:
+        restored, _ = self._read()
+        if restored.claims is not None:
             self._files[CLAIMS].replace([])
-        kept = [delegation for delegation in recalled.delegations if not is_over(delegation)]
-        if len(kept) < len(recalled.delegations):
+        kept = [delegation for delegation in restored.delegations if not is_over(delegation)]
+        if len(kept) < len(restored.delegations):
             entries = [_delegation_entry(delegation, ended=False) for delegation in kept]
-            self._files[DELEGATIONS].replace(entries, is_incomplete=recalled.forgets_delegations)
+            self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
         self.store.close()
 
-    def note_delegation(self, delegation: Delegation, ended: bool) -> None:
+    def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
 
-    def note_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
-        value = json.dumps({"configured": self._configured, "claims": list(requested_subtrees)})
+    def save_claims(self, claims: Sequence[str]) -> None:
+        value = json.dumps({"configured": self._configured, "claims": list(claims)})
         self._put(CLAIMS, _CLAIMS_KEY, value.encode())
 
-    def note_subscription(self, subscription: Subscription, ended: bool) -> None:
+    def save_subscription(self, subscription: Subscription, ended: bool) -> None:
         self._put(SUBSCRIPTIONS, *_subscription_entry(subscription, ended))
 
-    def note_away(self, session: int, is_away: bool) -> None:
+    def save_offline(self, session: int, is_offline: bool) -> None:
         record = pb.SubscriptionRecord(session=session, away=True)
         self._put(
-            SUBSCRIPTIONS, _SESSION.pack(session, _NO_GROUP), record.SerializeToString() if is_away else b""
+            SUBSCRIPTIONS,
+            _SESSION.pack(session, _NO_GROUP),
+            record.SerializeToString() if is_offline else b"",
         )
 
-    def know_delegations(self) -> None:
+    def clear_lost_delegations(self) -> None:
         self.store.complete(DELEGATIONS)
         self.changed()
 
-    def know_subscriptions(self) -> None:
+    def clear_lost_subscriptions(self) -> None:
         self.store.complete(SUBSCRIPTIONS)
         self.changed()
 
@@ -174,56 +177,56 @@ class NodeStateFiles(Storage):
         self.store.put(kind, key, value)
         self.changed()
 
-    def _read(self) -> tuple[Recalled, int | None]:
+    def _read(self) -> tuple[RestoredState, int | None]:
         make_folder_of(self.path)
-        opened, silent_us = self.store.open()
-        recalled = Recalled()
+        opened, downtime_us = self.store.open()
+        restored = RestoredState()
         for kind, found in opened.items():
-            recalled.damage += found.damage
+            restored.damage += found.damage
             if found.torn:
-                recalled.torn[self._files[kind].path] = found.torn
-        self._take(opened[DELEGATIONS], DELEGATIONS, recalled)
-        self._take(opened[CLAIMS], CLAIMS, recalled)
-        self._take(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, recalled)
-        recalled.forgets_delegations |= self._files[DELEGATIONS].header.is_incomplete
-        recalled.forgets_subscriptions |= self._files[SUBSCRIPTIONS].header.is_incomplete
-        return recalled, silent_us
+                restored.torn[self._files[kind].path] = found.torn
+        self._take(opened[DELEGATIONS], DELEGATIONS, restored)
+        self._take(opened[CLAIMS], CLAIMS, restored)
+        self._take(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, restored)
+        restored.has_lost_delegations |= self._files[DELEGATIONS].header.is_incomplete
+        restored.has_lost_subscriptions |= self._files[SUBSCRIPTIONS].header.is_incomplete
+        return restored, downtime_us
 
-    def _take(self, opened: Opened, kind: int, recalled: Recalled) -> None:
+    def _take(self, opened: Opened, kind: int, restored: RestoredState) -> None:
         """Decodes the records of one file. A record that is whole and cannot be decoded was written by
         another version; it counts as damaged."""
         strange = []
         for key, value in opened.entries.items():
             try:
-                self._take_entry(kind, value, recalled)
+                self._take_entry(kind, value, restored)
             except (ValueError, TypeError, KeyError, DecodeError):
                 strange.append(key)
         if strange:
             file = self._files[kind]
             what = f"{len(strange)} records make no sense"
-            recalled.damage.append(Damage(file.path, 0, 0, what, None))
+            restored.damage.append(Damage(file.path, 0, 0, what, None))
             rest = ((key, value) for key, value in opened.entries.items() if key not in strange)
             with suppress(OSError):  # If this fails, the next start finds the same records.
                 file.replace(rest, is_incomplete=True)
-            recalled.forgets_delegations |= kind == DELEGATIONS
-            recalled.forgets_subscriptions |= kind == SUBSCRIPTIONS
+            restored.has_lost_delegations |= kind == DELEGATIONS
+            restored.has_lost_subscriptions |= kind == SUBSCRIPTIONS
 
-    def _take_entry(self, kind: int, value: bytes, recalled: Recalled) -> None:
+    def _take_entry(self, kind: int, value: bytes, restored: RestoredState) -> None:
         if kind == DELEGATIONS:
-            recalled.delegations.append(_delegation_from(json.loads(value)))
+            restored.delegations.append(_delegation_from(json.loads(value)))
         elif kind == SUBSCRIPTIONS:
             record = pb.SubscriptionRecord.FromString(value)
             if record.away:
-                recalled.away.add(record.session)
+                restored.offline.add(record.session)
                 return
             subscription = subscription_from(record)
             if subscription is None:
                 raise ValueError("it has no address")
-            recalled.subscriptions.append(subscription)
+            restored.subscriptions.append(subscription)
         else:
             stored = json.loads(value)
             if stored["configured"] == self._configured:
-                recalled.requested_subtrees = [str(claim) for claim in stored["claims"]]
+                restored.claims = [str(claim) for claim in stored["claims"]]
 
 
 def forget_the_dead(memories: Mapping[str, NodeStateFiles]) -> list[Damage]:
@@ -233,16 +236,16 @@ def forget_the_dead(memories: Mapping[str, NodeStateFiles]) -> list[Damage]:
 
     `memories`: the state files by the node's name. Returns the damage that was found. Raises OSError.
     """
-    known = {name: memory.review() for name, memory in memories.items()}
+    known = {name: memory.read() for name, memory in memories.items()}
     held: set[str] = set()
-    for recalled in known.values():
-        for cut in recalled.delegations:
+    for restored in known.values():
+        for cut in restored.delegations:
             holder = known.get(cut.node)
-            if holder is None or holder.forgets_delegations:  # It is unknown what this holder has delegated.
+            if holder is None or holder.has_lost_delegations:  # It is unknown what this holder has delegated.
                 held.update(prefixes(cut.subtree, depth(cut.subtree)))
     for memory in memories.values():
         memory.begin_anew(lambda cut: cut.node in known and cut.subtree not in held)
-    return [damage for recalled in known.values() for damage in recalled.damage]
+    return [damage for restored in known.values() for damage in restored.damage]
 
 
 def boot_instant() -> Instant:

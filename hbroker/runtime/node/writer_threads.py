@@ -16,7 +16,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final, TypeVar
 
-from hbroker.protocol.storage import Recalled
+from hbroker.protocol.storage import RestoredState
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.storage.store import OVERDUE_S, Fault
@@ -63,12 +63,12 @@ class StateWriter:
 
     # Change
 
-    def recall(self) -> Recalled:
+    def load(self) -> RestoredState:
         """Returns what the last run knew, and logs the damage of its files. Raises OSError."""
-        recalled = self._memory.recall()
-        for path, size in recalled.torn.items():
+        restored = self._memory.load()
+        for path, size in restored.torn.items():
             self._log.warning("state_file_torn", file=path, bytes_cut_off=size)
-        for damage in recalled.damage:
+        for damage in restored.damage:
             self._log.error(
                 "state_file_damaged",
                 file=damage.path,
@@ -77,7 +77,7 @@ class StateWriter:
                 what=damage.what,
                 kept_as=damage.kept,
             )
-        return recalled
+        return restored
 
     def start(self, tell: Callable[[], None]) -> None:
         """Starts the threads. `tell` is called as the class says."""

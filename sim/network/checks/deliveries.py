@@ -228,7 +228,7 @@ class Deliveries:
             for interest in self._interests:
                 if interest.kept.get(topic, end + 1) <= end:
                     del interest.kept[topic]
-        below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.requested_subtrees)]
+        below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.claims)]
         self._retention.lose([t for t in below if self._ownership.serves(t) is None], self._now())
 
     def _break(self, topics: list[str]) -> None:
@@ -547,9 +547,9 @@ def _lingers(node: NodeHost, application: Application) -> bool:
     if known is None:
         return False
     is_handed_over = application.is_gone and known.expiry_s * SECOND < application.expiry
-    return known.lingers or is_handed_over
+    return known.is_unconfirmed or is_handed_over
 
 
 def held_by(owner: NodeHost) -> set[tuple[int, Key]]:
     """(session, subscription) of every subscription that a node holds."""
-    return {(subscription.session, subscription.key) for subscription in owner.control.subscribers}
+    return {(subscription.session, subscription.key) for subscription in owner.control.subscription_store}

@@ -112,7 +112,7 @@ class Losses:
 def _is_untold(node: NodeHost, session: int) -> bool:
     """Whether a node has restored a session after a restart, and does not know its bounds yet."""
     known = node.control.sessions.get(session)
-    return known is not None and known.lingers and not (known.queue_messages or known.queue_bytes)
+    return known is not None and known.is_unconfirmed and not (known.queue_messages or known.queue_bytes)
 
 
 def _is_over(queue: Queue, status: SessionStatus) -> bool:

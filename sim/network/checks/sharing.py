@@ -52,7 +52,7 @@ class _Group:
         is_whole = any(i.qos and i.since.get(sent.topic, sent.at + 1) <= sent.at for i in members)
         return is_whole and not (sent.may_be_in_parts and self.ended_at >= sent.at)
 
-    def is_away(self, topic: str, present: Set[Interest]) -> bool:
+    def is_offline(self, topic: str, present: Set[Interest]) -> bool:
         """Whether a member is offline whose session may hold messages of a topic."""
         return any(topic in interest.since for interest in self.members - present)
 
@@ -139,7 +139,7 @@ class Sharing:
     def check_at_end(self, present: Set[Interest]) -> Iterator[Violation]:
         """Checks whether what waited for a member came to one. `present`: as in `lacking`."""
         for group in self._groups.values():
-            due = [s for s in group.waiting if group.promises(s) and not group.is_away(s.topic, present)]
+            due = [s for s in group.waiting if group.promises(s) and not group.is_offline(s.topic, present)]
             lacking = [sent for sent in due if sent.id not in group.had]
             if (lost := self._losses.unexplained(group.sessions, lacking)) is not None:
                 text = f"{lost} was acknowledged, and never came to a member of {group.title}"

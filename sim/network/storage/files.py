@@ -89,13 +89,13 @@ class Notes(Storage):
         self._memory = files.open()
         self._synced = synced
         self._recorded = recorded
-        self.recalled = self._memory.recall()
+        self.restored = self._memory.load()
         """What the run before noted."""
-        self.delegations = {found.subtree: replace(found) for found in self.recalled.delegations}
+        self.delegations = {found.subtree: replace(found) for found in self.restored.delegations}
         """The delegations as they were noted last, by subtree."""
-        self.subscriptions = {(s.session, s.key): s for s in self.recalled.subscriptions}
+        self.subscriptions = {(s.session, s.key): s for s in self.restored.subscriptions}
         """The subscriptions as they were noted last."""
-        self.requested_subtrees: Sequence[str] | None = self.recalled.requested_subtrees
+        self.claims: Sequence[str] | None = self.restored.claims
         """The claims as they were noted last; None: they are those of the settings."""
         self._flush_at: int | None = None
         """When the notes will be on the disk, in the world's time; None: no note waits."""
@@ -127,36 +127,36 @@ class Notes(Storage):
                 self._memory.store.flush()
         disk.loses_power, self._flush_at, self._alive_at = False, None, None
 
-    def note_delegation(self, delegation: Delegation, ended: bool) -> None:
+    def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         if ended:
             self.delegations.pop(delegation.subtree, None)
         else:
             self.delegations[delegation.subtree] = replace(delegation)
-        self._memory.note_delegation(delegation, ended)
+        self._memory.save_delegation(delegation, ended)
         self._recorded()
 
-    def note_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
-        self.requested_subtrees = list(requested_subtrees)
-        self._memory.note_requested_subtrees(requested_subtrees)
+    def save_claims(self, claims: Sequence[str]) -> None:
+        self.claims = list(claims)
+        self._memory.save_claims(claims)
         self._recorded()
 
-    def note_subscription(self, subscription: Subscription, ended: bool) -> None:
+    def save_subscription(self, subscription: Subscription, ended: bool) -> None:
         if ended:
             self.subscriptions.pop((subscription.session, subscription.key), None)
         else:
             self.subscriptions[subscription.session, subscription.key] = subscription
-        self._memory.note_subscription(subscription, ended)
+        self._memory.save_subscription(subscription, ended)
         self._recorded()
 
-    def note_away(self, session: int, is_away: bool) -> None:
-        self._memory.note_away(session, is_away)
+    def save_offline(self, session: int, is_offline: bool) -> None:
+        self._memory.save_offline(session, is_offline)
         self._recorded()
 
-    def know_delegations(self) -> None:
-        self._memory.know_delegations()
+    def clear_lost_delegations(self) -> None:
+        self._memory.clear_lost_delegations()
 
-    def know_subscriptions(self) -> None:
-        self._memory.know_subscriptions()
+    def clear_lost_subscriptions(self) -> None:
+        self._memory.clear_lost_subscriptions()
 
     # Read
 

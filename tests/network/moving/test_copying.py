@@ -9,7 +9,7 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.events import LeaseLost
-from hbroker.protocol.handover import handover
+from hbroker.protocol.handover import phases
 from hbroker.protocol.results import Published
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.sim.network import ClientHost, Faults
@@ -123,8 +123,8 @@ def test_defects_of_the_copying_are_found(variant: Variant, monkeypatch: pytest.
 def test_the_lease_is_renewed_while_the_subtree_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     offline_session = OfflineSession(33, Faults(delay_us=1_000))
     kitchen = offline_session.tree.nodes["home/kitchen"]
-    monkeypatch.setattr(handover, "PACKETS_PER_ITERATION", 1)
-    monkeypatch.setattr(handover, "PAUSE", 2 * timers.LEASE // 1_500)
+    monkeypatch.setattr(phases, "PACKETS_PER_ITERATION", 1)
+    monkeypatch.setattr(phases, "PAUSE", 2 * timers.LEASE // 1_500)
     offline_session.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
     began = offline_session.world.now
     while kitchen.owns(offline_session.TOPIC):

@@ -335,7 +335,7 @@ def test_the_subscription_of_a_session_that_is_not_persistent_is_not_kept(tree: 
     subscribe(tree.client("fleeting"))
     tree.root.kill()
     tree.world.run(LONG * SECOND)
-    assert not [s for s in tree.nodes["home"].control.subscribers if s.filter == TOPIC]
+    assert not [s for s in tree.nodes["home"].control.subscription_store if s.filter == TOPIC]
 
 
 # Retained messages

@@ -85,20 +85,20 @@ def test_a_subscription_is_not_complete_while_a_named_owner_does_not_own_its_sub
     tree.world.path = path
     grant = kitchen.control.jurisdiction.grant_of("home/kitchen")
     assert grant is not None
-    kitchen.control.jurisdiction.drop("home/kitchen")
+    kitchen.control.jurisdiction.remove_grant("home/kitchen")
     listener = tree.client("listener")
     subscription = listener.subscribe(FILTER, qos=1)
     tree.world.run(3_000_000)
     assert not listener.results
-    kitchen.control.jurisdiction.hold(grant)
+    kitchen.control.jurisdiction.set_grant(grant)
     tree.world.run_until(lambda: bool(listener.results))
     assert listener.results[0] == Subscribed(subscription, ("kitchen",))
-    assert len(kitchen.control.subscribers) == 1
+    assert len(kitchen.control.subscription_store) == 1
 
 
 def test_a_part_in_recovery_moves_with_the_subtree_around_it() -> None:
     tree = Tree.grow(9)
-    tree.root.control.jurisdiction.gather("home/kitchen", 5)
+    tree.root.control.jurisdiction.begin_recovery("home/kitchen", 5)
     home = tree.join("home")
     assert home.owns(TOPIC)
     assert not tree.root.owns(TOPIC)

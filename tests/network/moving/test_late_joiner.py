@@ -69,7 +69,9 @@ def test_a_new_owner_gets_exactly_the_subscriptions_that_touch_its_subtree() -> 
     assert kitchen.engine.counters()["subscriptions"] == len(expected)
     stays = [f for f in filters(SUBSCRIPTIONS) if not touches(f) or f.startswith("+/") or "home/+/" in f]
     tree.world.run(1_000_000)  # the parent drops the others, and the subscribers answer their new owner
-    assert len(kitchen.control.subscribers) == kitchen.engine.counters()["subscriptions"] == len(expected)
+    assert (
+        len(kitchen.control.subscription_store) == kitchen.engine.counters()["subscriptions"] == len(expected)
+    )
     assert tree.root.engine.counters()["subscriptions"] == len(stays)
 
 
@@ -89,7 +91,7 @@ def test_a_new_owner_that_dies_before_it_serves_gets_the_same_subscriptions_afte
     assert tree.root.control.jurisdiction.delegation_of(SUBTREE) is not None
     kitchen = kitchen.restart()
     tree.world.run_until(lambda: tree.serves(kitchen))
-    held = sorted(subscription.filter for subscription in kitchen.control.subscribers)
+    held = sorted(subscription.filter for subscription in kitchen.control.subscription_store)
     assert held == sorted(filter for filter in filters(SUBSCRIPTIONS) if touches(filter))
 
 
@@ -105,7 +107,9 @@ def test_a_subscription_that_ends_during_the_handover_is_not_kept() -> None:
     client.unsubscribe(subscriptions[0])
     tree.world.run_until(lambda: tree.serves(kitchen))
     tree.world.run(1_000_000)
-    assert [subscription.filter for subscription in kitchen.control.subscribers] == ["home/kitchen/lamp"]
+    assert [subscription.filter for subscription in kitchen.control.subscription_store] == [
+        "home/kitchen/lamp"
+    ]
     assert kitchen.engine.counters()["subscriptions"] == 1
 
 
@@ -125,7 +129,7 @@ def test_a_subscription_for_another_subtree_of_the_node_survives_a_handover_that
     tree.world.run_until(lambda: claim(SUBTREE) is not None)
     tree.world.run_until(lambda: claim(SUBTREE) is None)
     assert claim("home/bedroom") is not None, "its lease lasts longer than the handover"
-    assert [subscription.filter for subscription in bedroom.control.subscribers] == ["home/+/oven"]
+    assert [subscription.filter for subscription in bedroom.control.subscription_store] == ["home/+/oven"]
 
 
 def test_the_parent_stops_serving_and_publishers_are_redirected_without_a_duplicate() -> None:

@@ -165,7 +165,7 @@ def test_a_late_parent_keeps_no_subscription_that_only_its_cuts_can_match() -> N
     tree.world.run_until(lambda: len(subscriber.results) == 2)
     home = tree.join("home")
     tree.world.run(timers.SECOND)
-    assert {subscription.filter for subscription in home.control.subscribers} == {"home/#"}
+    assert {subscription.filter for subscription in home.control.subscription_store} == {"home/#"}
 
 
 def test_a_parent_under_fence_that_joins_above_children_under_serve_puts_them_under_fence() -> None:
@@ -287,7 +287,7 @@ def test_a_child_that_leaves_takes_no_subscription_from_another_handover() -> No
     assert not kitchen.holds("home/kitchen")
     tree.nodes["home/bedroom"].leave()
     world.run_until(lambda: kitchen.holds("home/kitchen"))
-    assert {subscription.filter for subscription in kitchen.control.subscribers} == {"home/kitchen"}
+    assert {subscription.filter for subscription in kitchen.control.subscription_store} == {"home/kitchen"}
 
 
 def test_a_child_whose_subtree_goes_along_ends_no_subscription() -> None:
@@ -303,7 +303,7 @@ def test_a_child_whose_subtree_goes_along_ends_no_subscription() -> None:
     home = tree.join("home", wait=False)
     world.run_until(lambda: home.holds("home"))
     assert home.owns("home/bedroom/lamp")
-    assert {subscription.filter for subscription in home.control.subscribers} == {"home/#"}
+    assert {subscription.filter for subscription in home.control.subscription_store} == {"home/#"}
 
 
 def test_a_node_that_claims_a_subtree_around_its_parents_keeps_its_own_cuts() -> None:

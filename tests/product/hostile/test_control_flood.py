@@ -130,11 +130,11 @@ def test_renewals_overtake_the_queued_requests_of_clients(tmp_path: Path) -> Non
 def parent_of_many(directory: Path) -> Iterator[Node]:
     """A root that delegated a thousand subtrees."""
     memory = NodeStateFiles(directory / "root.cuts", [""])
-    memory.recall()
+    memory.load()
     now_ms = time.time_ns() // 1_000_000
     for number in range(CHILDREN):
         address = ("127.0.0.1", 10_000 + number)
-        memory.note_delegation(
+        memory.save_delegation(
             Delegation(f"farm/{number}", f"n{number}", address, 1, now_ms, LeasePolicy.SERVE, None, 0), False
         )
     assert memory.store.flush()

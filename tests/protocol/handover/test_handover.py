@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.handover.handover import (
+from hbroker.protocol.handover.phases import (
     DISK_WAIT,
     DRAIN_WAIT,
-    GIVING,
     NO_ROOM_PAUSE,
     PACKETS_PER_ITERATION,
     RETURNING_WAIT,
-    TAKING,
+    SOURCE_TRANSITIONS,
+    TARGET_TRANSITIONS,
     HandoverSource,
     HandoverTarget,
     SourceState,
@@ -56,20 +56,22 @@ class FakeSubtreeState(SubtreeState):
         self.held: list[str] = []
         self.replaying: list[pb.ReplayRecord] = []
 
-    def slow(self, subtree: str) -> Iterator[Record]:
+    def subscription_records(self, subtree: str) -> Iterator[Record]:
         return map(record_of, self.subscriptions)
 
     def prepare(self, transfer: pb.Transfer, received: ReceivedState) -> None: ...
 
     def withdraw(self, received: ReceivedState) -> None: ...
 
-    def held_below(self, subtree: str) -> list[str]:
+    def subtrees_granted_below(self, subtree: str) -> list[str]:
         return self.held
 
     def replays(self, subtree: str) -> Iterator[pb.ReplayRecord]:
         return iter(self.replaying)
 
-    def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
+    def other_records(
+        self, subtree: str, *, is_former_owner: bool = False
+    ) -> dict[tuple[str, str | int], Record]:
         return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
 
 
@@ -168,9 +170,9 @@ def test_changes_during_the_handover_are_transferred_before_commit() -> None:
     handover.state.subscriptions = [subscription("a/#"), subscription("a/x")]
     handover.begin()
 
-    handover_source.follow(subscription("a/new"), False)
-    handover_source.follow(subscription("a/x"), True)
-    handover_source.follow(subscription("elsewhere"), False)
+    handover_source.handle_subscription_changed(subscription("a/new"), False)
+    handover_source.handle_subscription_changed(subscription("a/x"), True)
+    handover_source.handle_subscription_changed(subscription("elsewhere"), False)
     old.publish("a/changed", b"after", 0, True)
     old.publish("a/cleared", b"", 0, True)
     handover.stop_serving()
@@ -182,7 +184,7 @@ def test_changes_during_the_handover_are_transferred_before_commit() -> None:
     payloads = {t: pb.Publish.FromString(m).payload for t, m in new.messages.items()}
     assert payloads == {"a/kept": b"before", "a/changed": b"after"}
     assert not old.messages
-    handover.handover_target.done()
+    handover.handover_target.send_done()
     assert handover_source.handle(handover.now, new.sent.pop()) is SourceState.COMPLETE
 
 
@@ -302,7 +304,7 @@ def test_many_queued_messages_and_the_changes_after_them_are_sent_in_turns() -> 
     handover.old.waiting = (waiting[:], [])
     handover.handover_source.begin(0)
     for number in range(2_000):
-        handover.handover_source.follow(subscription(f"a/{number}"), False)
+        handover.handover_source.handle_subscription_changed(subscription(f"a/{number}"), False)
     handover.deliver()
     while handover.run_next_deadline():
         assert len(handover.old.sent) <= PACKETS_PER_ITERATION
@@ -377,8 +379,8 @@ def test_a_failed_handover_leaves_nothing_at_the_target() -> None:
 
 
 def test_both_state_machines_reach_complete() -> None:
-    assert SourceState.COMPLETE in GIVING.values()
-    assert TargetState.COMPLETE in TAKING.values()
+    assert SourceState.COMPLETE in SOURCE_TRANSITIONS.values()
+    assert TargetState.COMPLETE in TARGET_TRANSITIONS.values()
 
 
 def test_smaller_subtrees_of_either_end_that_another_node_granted_stay_as_they_are() -> None:
@@ -401,17 +403,17 @@ def test_smaller_subtrees_of_either_end_that_another_node_granted_stay_as_they_a
 def test_records_over_the_bound_are_counted_and_known_records_still_change() -> None:
     received = ReceivedState(most=2)
     sessions = [pb.SessionRecord(session=session) for session in (1, 2, 3)]
-    received.take(pb.Transfer(sessions=sessions))
+    received.add(pb.Transfer(sessions=sessions))
     assert (len(received.sessions), received.refused) == (2, 1)
-    received.take(pb.Transfer(sessions=[pb.SessionRecord(session=1, away_us=5)]))
+    received.add(pb.Transfer(sessions=[pb.SessionRecord(session=1, away_us=5)]))
     assert received.refused == 1
     assert received.sessions[1].away_us == 5
 
 
 def test_commit_waits_until_the_delegation_is_on_the_disk() -> None:
-    handover, is_noted = Handover(), False
+    handover, is_saved = Handover(), False
     handover.handover_source = HandoverSource(
-        handover.old, handover.state, "a", 5, 1, handover.children_handing_back, is_noted=lambda: is_noted
+        handover.old, handover.state, "a", 5, 1, handover.children_handing_back, is_saved=lambda: is_saved
     )
     handover.begin()
     handover.stop_serving()
@@ -420,6 +422,6 @@ def test_commit_waits_until_the_delegation_is_on_the_disk() -> None:
         assert handover.run_next_deadline()
     assert handover.handover_source.is_held_up(handover.now)
     assert not handover.handover_source.has_committed
-    is_noted = True
+    is_saved = True
     assert not handover.handover_source.is_held_up(handover.now)
     handover.commit()

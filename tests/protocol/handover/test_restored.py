@@ -28,7 +28,7 @@ def restarted() -> OwnerSubscriptions:
     """A node's subscriptions at its second run, at time 0. Its client has a link to it again."""
     core = ScriptedCore()
     jurisdiction = Jurisdiction(core)
-    jurisdiction.hold(Grant("home", 1, None, True, None))
+    jurisdiction.set_grant(Grant("home", 1, None, True, None))
     settings, storage = NodeSettings("kitchen", "home", HOME), Storage()
     shared = (core, jurisdiction, Diagnostics(), storage, AfterSync(storage), Random(1))
     context = NodeContext(settings, *shared, clock=lambda: 0, incarnation=1, unix_offset_us=0)
@@ -41,25 +41,25 @@ def restarted() -> OwnerSubscriptions:
 def held(owner_subscriptions: OwnerSubscriptions) -> list[int]:
     """The QoS of the subscriptions that are left after every client had the time to confirm."""
     owner_subscriptions.handle_timeout(timers.IDLE_TIMEOUT)
-    return [subscription.qos for subscription in owner_subscriptions.subscribers]
+    return [subscription.qos for subscription in owner_subscriptions.subscription_store]
 
 
 def test_a_restored_subscription_that_is_not_confirmed_ends(restarted: OwnerSubscriptions) -> None:
     restarted.handle_timeout(timers.IDLE_TIMEOUT - 1)
-    assert len(restarted.subscribers) == 1
+    assert len(restarted.subscription_store) == 1
     assert held(restarted) == []
 
 
 def test_a_handover_that_fails_does_not_confirm_a_subscription(restarted: OwnerSubscriptions) -> None:
     restarted.prepare(HANDED_OVER)
     restarted.withdraw(HANDED_OVER.session, HANDED_OVER.key)
-    assert len(restarted.subscribers) == 1, "it was here before"
+    assert len(restarted.subscription_store) == 1, "it was here before"
     assert held(restarted) == []
 
 
 def test_a_handover_confirms_a_subscription(restarted: OwnerSubscriptions) -> None:
     restarted.prepare(HANDED_OVER)
-    restarted.take_over("home", [HANDED_OVER])
+    restarted.install_state("home", [HANDED_OVER])
     assert held(restarted) == [2]
 
 
@@ -84,6 +84,6 @@ def test_a_subscription_that_is_not_part_of_a_handover_is_marked_as_interrupted(
     if is_handed_over:
         received.subscriptions[SUBSCRIPTION.session, *SUBSCRIPTION.key] = SUBSCRIPTION
     restarted.resume(0, "home/kitchen", received)
-    kept = restarted.subscribers.get(SUBSCRIPTION.session, SUBSCRIPTION.key)
+    kept = restarted.subscription_store.get(SUBSCRIPTION.session, SUBSCRIPTION.key)
     assert kept is not None
     assert kept.interrupted is not is_handed_over

@@ -239,7 +239,7 @@ def test_an_unproved_joinack_does_not_redirect_the_child_to_another_parent() -> 
     pair.carry(pair.link, pair.link.acceptor, pack(refused))
     pair.world.advance(0.5)
     assert pair.drops(pair.child) == {"unauthenticated": 2}
-    assert pair.child.node.requested_subtrees.parent == "root"
+    assert pair.child.node.claims.parent == "root"
 
 
 def test_a_stranger_without_the_key_can_neither_grant_nor_end_a_lease() -> None:
@@ -248,10 +248,10 @@ def test_a_stranger_without_the_key_can_neither_grant_nor_end_a_lease() -> None:
     pair = ParentAndChild()
     pair.world.network.part(pair.root.settings.listen, pair.child.settings.listen)
     pair.world.advance(16)
-    uplink: Any = pair.child.node.requested_subtrees.find("a")
+    claim: Any = pair.child.node.claims.find("a")
     for reason in (Reason.REASON_SUCCESS, Reason.REASON_OVERLAP, Reason.REASON_NOT_AUTHORIZED):
         ack = pb.JoinAck(subtree="a", node="evil", address=address_of(STRANGER), reason=reason)
-        ack.request = list(uplink._join_requests._sent)[-1]
+        ack.request = list(claim._join_requests._sent)[-1]
         event = ControlEvent(None, STRANGER, pack(ack), False)
         pair.child.node.handle_event(pair.world.network.now, event)
     assert pair.drops(pair.child) == {"unauthenticated": 3}
@@ -268,9 +268,9 @@ FORGED = [
 
 def forge_answer(running: Running, reason: Reason = Reason.REASON_NOT_AUTHORIZED) -> None:
     """A stranger without the key, who read the JOIN on its way, answers it."""
-    for uplink in running.node.requested_subtrees:
-        for request in list(cast(Any, uplink)._join_requests._sent):
-            ack = pb.JoinAck(request=request, subtree=uplink.subtree, node="evil", reason=reason)
+    for claim in running.node.claims:
+        for request in list(cast(Any, claim)._join_requests._sent):
+            ack = pb.JoinAck(request=request, subtree=claim.subtree, node="evil", reason=reason)
             ack.address.CopyFrom(address_of(STRANGER))
             event = ControlEvent(None, running.settings.root or STRANGER, pack(ack), False)
             running.node.handle_event(running.core.network.now, event)

@@ -33,7 +33,7 @@ def test_the_jurisdiction_has_the_grant_until_the_lease_ends() -> None:
     lease, jurisdiction = a_lease()
     lease.epoch = 3
     lease.renew(timers.SECOND, granted(serve=False))
-    lease.hold(7, serving=True)
+    lease.update_grant(7, serving=True)
     grant = jurisdiction.grant_of("a")
     assert grant is not None
     assert (grant.epoch, grant.link, grant.serving) == (3, 7, True)

@@ -31,7 +31,7 @@ filters = st.builds(
 
 def jurisdiction(*cuts: str, subtree: str = "") -> Jurisdiction:
     held = Jurisdiction(FakeCore(Network(), ("10.0.0.1", 1), 1))
-    held.hold(Grant(subtree, 7, None, True, None))
+    held.set_grant(Grant(subtree, 7, None, True, None))
     for cut in cuts:
         held.delegate(delegation(cut))
     return held
@@ -68,29 +68,29 @@ def test_cuts_are_found_by_filter_and_by_the_subtree_around_them(
         assert sorted(d.subtree for d in found.touched(filter)) == sorted(
             subtree for subtree in model if filter_touches(filter, subtree)
         )
-        assert sorted(d.subtree for d in found.touched(found.gist(filter))) == sorted(
+        assert sorted(d.subtree for d in found.touched(found.canonical_filter(filter))) == sorted(
             d.subtree for d in found.touched(filter)
         )
         for around in ("", "a", "a/b", "$SYS"):
             below = sorted(each for each in model if is_within(each, around))
-            assert sorted(d.subtree for d in found.below(around)) == below
+            assert sorted(d.subtree for d in found.cuts_below(around)) == below
             assert found.count_below(around) == len(below)
         assert found.deepest == max((len(levels_of(each)) for each in model), default=0)
 
 
 def test_the_cuts_that_a_filter_touches_are_cached_until_a_cut_changes() -> None:
     held = jurisdiction(*(f"home/{number}" for number in range(1_000)))
-    first = held.children("#")
-    assert (len(first), held.children("#") is first) == (1_000, True)
+    first = held.touched_cuts("#")
+    assert (len(first), held.touched_cuts("#") is first) == (1_000, True)
     held.delegate(delegation("home/x"))
-    assert len(held.children("#")) == 1_001
+    assert len(held.touched_cuts("#")) == 1_001
     held.take_back("home/x")
-    assert held.children("#") == first
+    assert held.touched_cuts("#") == first
     for number in range(5_000):
-        held.children(f"+/{number}")
+        held.touched_cuts(f"+/{number}")
     assert len(held._touched._answers) <= MOST_ANSWERS
     long = "+/" * LONGEST_FILTER + "#"
-    assert len(held.children(long)) == 1_000
+    assert len(held.touched_cuts(long)) == 1_000
     assert set(held._touched._answers) <= {
         ("#", None),
         ("+/+/#", None),
@@ -100,13 +100,15 @@ def test_the_cuts_that_a_filter_touches_are_cached_until_a_cut_changes() -> None
 
 def test_filters_that_differ_only_in_unknown_levels_share_a_cache_entry() -> None:
     held = jurisdiction(*(f"home{number}" for number in range(1_000)))
-    answers = {id(held.children(f"+/{number}/x")) for number in range(5_000)}
+    answers = {id(held.touched_cuts(f"+/{number}/x")) for number in range(5_000)}
     assert len(answers) == 1
-    assert len(held.children("+/x")) == 1_000
-    assert {id(held.children(f"no{number}/#")) for number in range(5_000)} == {id(held.children("no/#"))}
+    assert len(held.touched_cuts("+/x")) == 1_000
+    assert {id(held.touched_cuts(f"no{number}/#")) for number in range(5_000)} == {
+        id(held.touched_cuts("no/#"))
+    }
     deep = "/".join("abcdefgh" * LONGEST_FILTER)
     held.delegate(delegation(deep))
-    held.children(deep)
+    held.touched_cuts(deep)
     assert (deep, None) not in held._touched._answers, "what is long is not kept"
 
 
@@ -125,7 +127,7 @@ def levels_of(subtree: str) -> list[str]:
 def test_a_node_is_responsible_exactly_if_it_can_own_a_matching_topic(filter: str, cuts: list[str]) -> None:
     held = jurisdiction(*cuts)
     owned = [t for t in TOPICS if isinstance(held.lookup(t), Grant) and topic_matches(filter, t)]
-    assert (held.responsible(filter) is not None) == bool(owned)
+    assert (held.responsible_grant(filter) is not None) == bool(owned)
 
 
 @given(cuts=st.lists(subtrees.filter(bool), max_size=5, unique=True), topic=st.sampled_from(TOPICS))
@@ -184,45 +186,45 @@ def test_a_lookup_of_a_topic_with_very_many_levels_stops_at_the_known_ones() -> 
 
 def test_a_request_from_a_parent_is_forwarded_only_below_that_parents_grants() -> None:
     held = Jurisdiction(FakeCore(Network(), ("10.0.0.1", 1), 1))
-    held.hold(Grant("a", 7, 1, True, None))
-    held.hold(Grant("b", 7, 2, True, None))
+    held.set_grant(Grant("a", 7, 1, True, None))
+    held.set_grant(Grant("b", 7, 2, True, None))
     held.delegate(delegation("a/x"))
     held.delegate(delegation("b/x"))
-    assert [d.subtree for d in held.children("#", parent_link=2)] == ["b/x"]
-    assert [d.subtree for d in held.children("#")] == ["a/x", "b/x"]
+    assert [d.subtree for d in held.touched_cuts("#", parent_link=2)] == ["b/x"]
+    assert [d.subtree for d in held.touched_cuts("#")] == ["a/x", "b/x"]
 
 
 def test_a_cut_of_a_lost_subtree_is_not_named() -> None:
     held = jurisdiction("a/b", subtree="a")
-    assert [d.subtree for d in held.children("a/+/c")] == ["a/b"]
-    held.drop("a")
-    assert not held.children("a/+/c")
+    assert [d.subtree for d in held.touched_cuts("a/+/c")] == ["a/b"]
+    held.remove_grant("a")
+    assert not held.touched_cuts("a/+/c")
 
 
 def test_a_cut_of_a_lost_inner_subtree_is_not_named_by_the_holder_of_the_outer_one() -> None:
     held = jurisdiction("a/b", "a/b/c/d", subtree="")
-    held.hold(Grant("a/b/c", 7, 2, True, None))
-    assert [d.subtree for d in held.children("#")] == ["a/b", "a/b/c/d"]
-    held.drop("a/b/c")
-    assert [d.subtree for d in held.children("#")] == ["a/b"]
+    held.set_grant(Grant("a/b/c", 7, 2, True, None))
+    assert [d.subtree for d in held.touched_cuts("#")] == ["a/b", "a/b/c/d"]
+    held.remove_grant("a/b/c")
+    assert [d.subtree for d in held.touched_cuts("#")] == ["a/b"]
 
 
 def test_a_smaller_subtree_that_another_node_granted_is_apart_from_the_outer_one() -> None:
     held = jurisdiction("a/b", subtree="a")
     for subtree in ("a/b/c", "a/b/c/d/e", "ab"):
-        held.hold(Grant(subtree, 7, 5, serving=True, until=None))
+        held.set_grant(Grant(subtree, 7, 5, serving=True, until=None))
     held.delegate(delegation("a/b/c/d"))
-    assert held.held_below("a") == ["a/b/c", "a/b/c/d/e"]
-    assert held.held_below("a/b/c") == ["a/b/c/d/e"]
-    assert [d.subtree for d in held.cuts_of("a")] == ["a/b"]
-    assert held.left_within("a") == [], "what others hold lies between"
+    assert held.subtrees_granted_below("a") == ["a/b/c", "a/b/c/d/e"]
+    assert held.subtrees_granted_below("a/b/c") == ["a/b/c/d/e"]
+    assert [d.subtree for d in held.cuts_moving_with("a")] == ["a/b"]
+    assert held.grants_left_within("a") == [], "what others hold lies between"
     held.take_back("a/b")
-    assert [grant.subtree for grant in held.left_within("a")] == ["a/b/c"]
+    assert [grant.subtree for grant in held.grants_left_within("a")] == ["a/b/c"]
 
 
 def test_the_held_list_names_the_served_subtrees_that_the_filter_touches() -> None:
     held = jurisdiction("a/b", subtree="a")
-    held.hold(Grant("a/b/c", 7, 2, True, None))
-    held.hold(Grant("b", 7, 2, False, None))
-    assert held.served("#") == ["a", "a/b/c"]
-    assert held.served("a/+") == ["a"]
+    held.set_grant(Grant("a/b/c", 7, 2, True, None))
+    held.set_grant(Grant("b", 7, 2, False, None))
+    assert held.served_subtrees("#") == ["a", "a/b/c"]
+    assert held.served_subtrees("a/+") == ["a"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hbroker._native import UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, cut_of
-from hbroker.protocol.resolution.knowledge import FRESH, Answer, AnswerCache, Knowledge
+from hbroker.protocol.resolution.caches import FRESH, AnswerCache, ResolverCaches, ZoneAnswer
 from tests.protocol.client_world import SECOND, Node, World, home
 
 A: Address = ("10.0.0.7", 1)
@@ -17,18 +17,18 @@ B: Address = ("10.0.0.7", 2)
 NOBODY: Address = ("10.0.0.9", 9)
 
 
-def answer(scope: str, owner: Address = A, cuts: dict[str, Address] | None = None) -> Answer:
+def answer(scope: str, owner: Address = A, cuts: dict[str, Address] | None = None) -> ZoneAnswer:
     told = [cut_of((subtree, "x", address, 1)) for subtree, address in (cuts or {}).items()]
-    return Answer(pb.Zone(subtree=scope, scope=scope, cuts=told), owner, b"token", 300 * SECOND)
+    return ZoneAnswer(pb.Zone(subtree=scope, scope=scope, cuts=told), owner, b"token", 300 * SECOND)
 
 
 def questions(nodes: dict[str, Node]) -> int:
     return sum(node.asked["PubConnect"] for node in nodes.values())
 
 
-def sibling(knowledge: Knowledge, now: int = 1) -> tuple[World, dict[str, Node]]:
+def sibling(caches: ResolverCaches, now: int = 1) -> tuple[World, dict[str, Node]]:
     """A client that shares this knowledge, in a network of the same nodes."""
-    world = World(knowledge=knowledge)
+    world = World(caches=caches)
     world.now = now
     return world, {**home(world), "root": world.root}
 
@@ -38,8 +38,8 @@ def sibling(knowledge: Knowledge, now: int = 1) -> tuple[World, dict[str, Node]]
 
 def test_the_answer_with_the_longest_scope_counts_unless_it_names_a_cut_around_the_topic() -> None:
     answer_cache = AnswerCache()
-    answer_cache.keep(0, outer := answer("", A, {"home/kitchen": B}))
-    answer_cache.keep(0, inner := answer("home/garden", B, {"home/garden/shed": A}))
+    answer_cache.put(0, outer := answer("", A, {"home/kitchen": B}))
+    answer_cache.put(0, inner := answer("home/garden", B, {"home/garden/shed": A}))
     assert answer_cache.find(1, "home") is outer
     assert answer_cache.find(1, "home/kitchen/oven") is None
     assert answer_cache.find(1, "home/garden/gate") is inner
@@ -47,15 +47,15 @@ def test_the_answer_with_the_longest_scope_counts_unless_it_names_a_cut_around_t
     answer_cache.discard(outer)
     answer_cache.discard(outer)
     assert answer_cache.find(1, "home") is None
-    answer_cache.keep(2, newer := answer("home/garden"))
+    answer_cache.put(2, newer := answer("home/garden"))
     answer_cache.discard(inner)
     assert answer_cache.find(2, "home/garden") is newer
 
 
 def test_an_answer_is_shared_for_a_few_seconds_and_never_beyond_its_ttl() -> None:
     answer_cache = AnswerCache()
-    answer_cache.keep(10, answer("a"))
-    answer_cache.keep(10, answer("b")._replace(until=20))
+    answer_cache.put(10, answer("a"))
+    answer_cache.put(10, answer("b")._replace(until=20))
     assert answer_cache.find(10 + FRESH - 1, "a") is not None
     assert answer_cache.find(10 + FRESH, "a") is None
     assert answer_cache.find(20, "b") is None
@@ -64,10 +64,10 @@ def test_an_answer_is_shared_for_a_few_seconds_and_never_beyond_its_ttl() -> Non
 def test_the_cache_is_bounded_and_a_single_client_has_none() -> None:
     answer_cache = AnswerCache(3)
     for number in range(10):
-        answer_cache.keep(number, answer(f"a/{number}"))
+        answer_cache.put(number, answer(f"a/{number}"))
     assert [number for number in range(10) if answer_cache.find(10, f"a/{number}")] == [7, 8, 9]
     alone = AnswerCache(0)
-    alone.keep(0, answer("a"))
+    alone.put(0, answer("a"))
     assert alone.find(1, "a") is None
 
 
@@ -75,11 +75,11 @@ def test_the_cache_is_bounded_and_a_single_client_has_none() -> None:
 
 
 def test_a_client_uses_the_fresh_answer_to_another_client_without_a_request() -> None:
-    knowledge = Knowledge.shared()
-    first, nodes = sibling(knowledge)
+    caches = ResolverCaches.shared()
+    first, nodes = sibling(caches)
     first.publish_waits_for("home/kitchen/oven")
     assert first.run(lambda: not first.waiting)
-    second, others = sibling(knowledge, first.now)
+    second, others = sibling(caches, first.now)
     second.publish_waits_for("home/kitchen/lamp")
     assert not second.waiting
     assert second.zone("home/kitchen/lamp") == (nodes["kitchen"].address, True)
@@ -87,11 +87,11 @@ def test_a_client_uses_the_fresh_answer_to_another_client_without_a_request() ->
 
 
 def test_a_client_asks_for_itself_when_the_shared_answer_is_old() -> None:
-    knowledge = Knowledge.shared()
-    first, _ = sibling(knowledge)
+    caches = ResolverCaches.shared()
+    first, _ = sibling(caches)
     first.publish_waits_for("home/kitchen/oven")
     assert first.run(lambda: not first.waiting)
-    second, others = sibling(knowledge, first.now + FRESH)
+    second, others = sibling(caches, first.now + FRESH)
     second.publish_waits_for("home/kitchen/lamp")
     assert second.waiting
     assert second.run(lambda: not second.waiting)
@@ -100,24 +100,24 @@ def test_a_client_asks_for_itself_when_the_shared_answer_is_old() -> None:
 
 def test_a_client_that_resolves_a_topic_again_does_not_get_the_shared_answer_again() -> None:
     """The link to the owner ended, or the owner refused, so its zone was wrong."""
-    knowledge = Knowledge.shared()
-    first, nodes = sibling(knowledge)
-    knowledge.answer_cache.keep(first.now, answer("home/kitchen", NOBODY))
+    caches = ResolverCaches.shared()
+    first, nodes = sibling(caches)
+    caches.answer_cache.put(first.now, answer("home/kitchen", NOBODY))
     first.publish_waits_for("home/kitchen/oven")
     assert first.zone("home/kitchen/oven") == (NOBODY, True)
     first.forget_zones(NOBODY)
     first.publish_waits_for("home/kitchen/oven")
     assert first.run(lambda: not first.waiting)
     assert first.zone("home/kitchen/oven") == (nodes["kitchen"].address, True)
-    second, _ = sibling(knowledge, first.now)
+    second, _ = sibling(caches, first.now)
     second.publish_waits_for("home/kitchen/oven")
     assert second.zone("home/kitchen/oven") == (nodes["kitchen"].address, True)
 
 
 def test_the_owner_that_a_refusal_named_counts_more_than_a_shared_answer() -> None:
-    knowledge = Knowledge.shared()
-    world, nodes = sibling(knowledge)
-    knowledge.answer_cache.keep(world.now, answer("home", NOBODY))
+    caches = ResolverCaches.shared()
+    world, nodes = sibling(caches)
+    caches.answer_cache.put(world.now, answer("home", NOBODY))
     world.waiting.add("home/kitchen/oven")
     world.event(UnresolvedEvent("home/kitchen/oven", nodes["kitchen"].address))
     assert world.run(lambda: not world.waiting)
@@ -128,8 +128,8 @@ def test_the_owner_that_a_refusal_named_counts_more_than_a_shared_answer() -> No
 def test_many_clients_send_a_slow_node_one_request_each_and_no_message_fails() -> None:
     """Each client that starts in the first moment asks once. A client that has waited finds the answer to
     another, and repeats nothing."""
-    knowledge = Knowledge.shared()
-    crowd = [sibling(knowledge) for _ in range(40)]
+    caches = ResolverCaches.shared()
+    crowd = [sibling(caches) for _ in range(40)]
     for world, nodes in crowd:
         world.publish_waits_for("home/kitchen/oven")
         nodes["root"].service_time = 7 * SECOND  # longer than every pause between tries
@@ -154,15 +154,15 @@ def test_many_clients_send_a_slow_node_one_request_each_and_no_message_fails() -
     ),
 )
 def test_the_owner_is_found_whatever_answers_are_shared(topic: str, wrong: list[tuple[str, str]]) -> None:
-    knowledge = Knowledge.shared()
-    world, nodes = sibling(knowledge)
+    caches = ResolverCaches.shared()
+    world, nodes = sibling(caches)
     owner = max(
         (node for node in nodes.values() if not node.subtree or topic.startswith(node.subtree + "/")),
         key=lambda node: len(node.subtree),
     )
     for scope, name in wrong:
         address = nodes[name].address if name in nodes else NOBODY
-        knowledge.answer_cache.keep(world.now, answer(scope, address))
+        caches.answer_cache.put(world.now, answer(scope, address))
     for _ in range(len(wrong) + 1):
         world.publish_waits_for(topic)
         assert world.run(lambda: not world.waiting, seconds=9)

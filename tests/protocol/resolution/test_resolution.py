@@ -20,9 +20,13 @@ CAM = "home/outside/securitycams/front"
 def test_an_owner_three_levels_down_is_found() -> None:
     world = World()
     cams = home(world)["cams"]
-    ticket = world.resolve(CAM)
+    lookup_id = world.resolve(CAM)
     done = world.result(Resolved)
-    assert (done.ticket, done.resolution.owner, done.resolution.address) == (ticket, "cams", cams.address)
+    assert (done.lookup_id, done.resolution.owner, done.resolution.address) == (
+        lookup_id,
+        "cams",
+        cams.address,
+    )
     assert done.resolution.scope == "home/outside/securitycams"
     assert world.zone(CAM) == (cams.address, True)
 
@@ -171,7 +175,7 @@ def test_an_owner_behind_slow_nodes_is_found_by_referral() -> None:
     nodes = home(world)
     for name in ("root", "outside", "cams"):
         nodes[name].service_time = 2 * SECOND
-    world.control.resolve(world.now, CAM, patience=300 * SECOND)
+    world.control.resolve(world.now, CAM, timeout=300 * SECOND)
     assert world.result(Resolved, seconds=300).resolution.owner == "cams"
 
 
@@ -274,8 +278,8 @@ def test_the_owner_is_found_despite_loss_duplication_and_delay(
 ) -> None:
     world = World(seed, Faults(loss, duplication, late), behind_nat=nat)
     nodes = home(world)
-    ticket = world.control.resolve(world.now, CAM, patience=120 * SECOND)
+    lookup_id = world.control.resolve(world.now, CAM, timeout=120 * SECOND)
     done = world.result(Resolved, seconds=130)
-    assert (done.ticket, done.resolution.address) == (ticket, nodes["cams"].address)
+    assert (done.lookup_id, done.resolution.address) == (lookup_id, nodes["cams"].address)
     world.run(seconds=200)
     assert world.control.poll_timeout() is None, "nothing is left behind"

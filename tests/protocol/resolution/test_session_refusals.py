@@ -11,7 +11,7 @@ import pytest
 from hbroker._native import LinkDownEvent, UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address
-from hbroker.protocol.resolution.resolver import REFUSAL_PATIENCE, Refusals
+from hbroker.protocol.resolution.resolver import SESSION_REFUSAL_TIMEOUT, SessionRefusals
 from hbroker.protocol.results import Resolved, Subscribed, SubscriptionFailed, WillRefused
 from hbroker.protocol.timers import RETRY_MOST
 from hbroker.protocol.wills.client_will import Will
@@ -71,7 +71,7 @@ def test_messages_wait_while_the_owner_is_full_and_then_fail_with_the_reason() -
     began = world.now
     assert world.run(lambda: len(world.rejected) == 3, seconds=20)
     assert world.rejected == dict.fromkeys("abc", QUOTA)
-    assert REFUSAL_PATIENCE <= world.now - began <= REFUSAL_PATIENCE + 2 * SECOND
+    assert SESSION_REFUSAL_TIMEOUT <= world.now - began <= SESSION_REFUSAL_TIMEOUT + 2 * SECOND
     assert 3 <= len(world.tried) <= 7
     assert pauses(world.tried)[-1] > 4 * pauses(world.tried)[0]
 
@@ -136,18 +136,18 @@ def test_a_will_at_a_full_owner_fails_with_the_reason() -> None:
 
 @pytest.mark.parametrize("quiet", [RETRY_MOST + SECOND, 3_600 * SECOND])
 def test_a_refusal_long_after_the_last_one_begins_a_new_row(quiet: int) -> None:
-    refusals, now = Refusals(Random(1)), 5
+    refusals, now = SessionRefusals(Random(1)), 5
     for _ in range(9):
-        refusals.note(now, OWNER)
+        refusals.add(now, OWNER)
         last = refusals.find(now, OWNER)
         assert last is not None
         now = last.until
         assert refusals.find(now, OWNER) is None
     assert (last.tries, last.since) == (9, 5)
     now += quiet
-    refusals.note(now, OWNER)
+    refusals.add(now, OWNER)
     first = refusals.find(now, OWNER)
     assert first is not None
-    assert (first.tries, first.since, first.gives_up_at) == (1, now, now + REFUSAL_PATIENCE)
+    assert (first.tries, first.since, first.fails_at) == (1, now, now + SESSION_REFUSAL_TIMEOUT)
     refusals.forget(OWNER)
     assert refusals.find(now, OWNER) is None

@@ -19,9 +19,9 @@ def test_each_entry_that_touches_a_subtree_is_found_once(filters: list[str], sub
     index = FilterIndex()
     for number, filter in enumerate(filters):
         index.add(filter, number)
-    near = Counter(index.near(subtree))
+    near = Counter(index.candidates(subtree))
     assert set(near.values()) <= {1}
     assert {n for n, filter in enumerate(filters) if filter_touches(filter, subtree)} <= near.keys()
     for number, filter in enumerate(filters):
         index.remove(filter, number)
-    assert not list(index.near(""))
+    assert not list(index.candidates(""))

@@ -102,7 +102,7 @@ def test_a_repeated_subscribe_does_not_make_a_new_subscription_count_as_resumed(
         world = World(session_options=PERSISTENT)
         kitchen = world.node("kitchen", "home/kitchen", world.root)
         kitchen.is_mute, kitchen.has_session = True, had
-        world.subscribe("home/kitchen/lamp", patience=60 * SECOND)
+        world.subscribe("home/kitchen/lamp", timeout=60 * SECOND)
         world.run(seconds=6)
         asked = [body for body in kitchen.told if isinstance(body, pb.Subscribe)]
         assert len(asked) == 2
@@ -117,7 +117,7 @@ def test_a_subscription_is_not_resumed_if_the_link_ended_before_the_first_answer
     world = World(session_options=PERSISTENT)
     kitchen = world.node("kitchen", "home/kitchen", world.root)
     kitchen.is_mute = True
-    world.subscribe("home/kitchen/lamp", patience=60 * SECOND)
+    world.subscribe("home/kitchen/lamp", timeout=60 * SECOND)
     world.run(lambda: any(isinstance(body, pb.Subscribe) for body in kitchen.told))
     kitchen.is_mute, kitchen.has_session = False, True
     world.cut_off(kitchen)
@@ -367,7 +367,7 @@ def test_a_will_without_an_owner_fails_when_its_patience_is_over() -> None:
     world = World(session_options=PERSISTENT)
     world.root.alive = False
     began = world.now
-    world.control.set_will(world.now, will(), patience=3 * SECOND)
+    world.control.set_will(world.now, will(), timeout=3 * SECOND)
     refused = world.result(WillRefused)
     assert not refused.answered
     assert world.now - began == 3 * SECOND
@@ -376,7 +376,7 @@ def test_a_will_without_an_owner_fails_when_its_patience_is_over() -> None:
 def test_a_will_is_looked_up_again_if_the_owner_never_answers() -> None:
     world = World(session_options=PERSISTENT)
     world.root.is_mute = True
-    world.control.set_will(world.now, will(), patience=60 * SECOND)
+    world.control.set_will(world.now, will(), timeout=60 * SECOND)
     assert world.run(lambda: len(registrations(world.root)) == 2)
     world.root.is_mute = False
     assert world.result(WillSet) == WillSet("root")
@@ -400,7 +400,7 @@ def test_a_later_will_replaces_the_former_in_every_state(before: State) -> None:
     world = World(session_options=PERSISTENT)
     nodes = home(world)
     kitchen = nodes["kitchen"]
-    world.control.set_will(world.now, will(), patience=60 * SECOND)
+    world.control.set_will(world.now, will(), timeout=60 * SECOND)
     kitchen.is_mute = before is State.AWAIT_ACK
     if before is State.BACKING_OFF:
         kitchen.will_reason = Reason.REASON_QUOTA_EXCEEDED

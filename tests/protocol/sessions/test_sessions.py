@@ -28,8 +28,8 @@ def session_of(node: SoleNode, session: int = S) -> Session | None:
     return node.node.sessions.get(session)
 
 
-def is_away(session: Session | None) -> bool:
-    return session is not None and session.is_away
+def is_offline(session: Session | None) -> bool:
+    return session is not None and session.is_offline
 
 
 def test_a_session_without_an_expiry_ends_with_its_link() -> None:
@@ -39,7 +39,7 @@ def test_a_session_without_an_expiry_ends_with_its_link() -> None:
     assert node.core.opened[S][0] is False
     node.link_down(link, S)
     assert session_of(node) is None
-    assert len(node.node.subscribers) == 0
+    assert len(node.node.subscription_store) == 0
     assert node.subscribe(node.link_up(S), "home/#").resumed is False
 
 
@@ -54,7 +54,7 @@ def test_a_session_without_an_expiry_goes_on_over_the_next_link_of_the_same_run(
     assert node.core.ended == []
     assert node.core.opened[S][0] is False
     node.pass_time(IDLE_TIMEOUT / SECOND + 1)
-    assert {s.filter for s in node.node.subscribers} == {"home/#"}
+    assert {s.filter for s in node.node.subscription_store} == {"home/#"}
     node.link_down(again, S)
     assert session_of(node) is None
 
@@ -64,10 +64,10 @@ def test_a_session_without_an_expiry_ends_if_the_run_begins_no_other_link() -> N
     link = node.link_up(S)
     node.subscribe(link, "home/#")
     node.link_down(link, S, "restarted")
-    assert is_away(session_of(node))
+    assert is_offline(session_of(node))
     node.pass_time(IDLE_TIMEOUT / SECOND + 1)
     assert session_of(node) is None
-    assert len(node.node.subscribers) == 0
+    assert len(node.node.subscription_store) == 0
     assert [session for session, _ in node.core.ended] == [S]
 
 
@@ -79,7 +79,7 @@ def test_a_session_without_an_expiry_ends_its_subscriptions_if_the_client_does_n
     again = node.link_up(S)
     node.pass_time(IDLE_TIMEOUT / SECOND + 1)
     assert node.core.ended == [(S, "session_ended")]
-    assert len(node.node.subscribers) == 0
+    assert len(node.node.subscription_store) == 0
     node.link_down(again, S)
     assert session_of(node) is None
 
@@ -90,12 +90,12 @@ def test_a_persistent_session_is_offline_until_a_link_from_another_address_resum
     assert not node.subscribe(link, "home/#", session_expiry_s=60).resumed
     node.link_down(link, S)
     away = session_of(node)
-    assert is_away(away)
-    assert len(node.node.subscribers) == 1
+    assert is_offline(away)
+    assert len(node.node.subscription_store) == 1
     node.pass_time(59)
     again = node.link_up(S, ELSEWHERE)
     assert session_of(node) is away
-    assert not is_away(away)
+    assert not is_offline(away)
     assert node.subscribe(again, "home/#", session_expiry_s=60).resumed
     assert not node.subscribe(again, "garden/#", session_expiry_s=60).resumed
     node.pass_time(1_000)
@@ -112,7 +112,7 @@ def test_a_session_ends_when_it_has_been_offline_for_its_expiry() -> None:
     node.pass_time(0.2)
     assert node.core.ended == [(S, "session_expired")]
     assert session_of(node) is None
-    assert len(node.node.subscribers) == 0
+    assert len(node.node.subscription_store) == 0
 
 
 def test_the_node_bounds_the_session_expiry() -> None:
@@ -133,7 +133,7 @@ def test_leave_keeps_the_session_only_with_keep_session(keep: bool) -> None:
     assert node.core.closed == [link]
     node.link_down(link, S, "closed")
     assert (session_of(node) is not None) is keep
-    assert len(node.node.subscribers) == keep
+    assert len(node.node.subscription_store) == keep
     assert node.core.ended == ([] if keep else [(S, "session_ended")])
 
 
@@ -146,7 +146,7 @@ def test_a_clean_start_ends_only_the_earlier_subscriptions() -> None:
     assert not node.subscribe(again, "old/#", session_expiry_s=60, clean_start=True).resumed
     assert node.core.ended == [(S, "session_ended")]
     node.subscribe(again, "new/#", session_expiry_s=60)
-    assert {s.filter for s in node.node.subscribers} == {"old/#", "new/#"}
+    assert {s.filter for s in node.node.subscription_store} == {"old/#", "new/#"}
 
 
 def test_a_repeated_subscribe_sends_retained_messages_as_its_retain_handling_says() -> None:
@@ -183,7 +183,7 @@ def test_a_session_whose_queue_overflowed_ends_and_its_client_is_told() -> None:
         ("a", Reason.REASON_QUOTA_EXCEEDED, False, 0),
         ("b/#", Reason.REASON_QUOTA_EXCEEDED, False, 0),
     }
-    assert not len(node.node.subscribers)
+    assert not len(node.node.subscription_store)
     assert not node.subscribe(link, "a", session_expiry_s=60).resumed, "it begins anew"
 
 
@@ -199,7 +199,7 @@ def test_a_subscription_with_too_many_retained_messages_waiting_ends_and_its_cli
         (5, True, Reason.REASON_SUCCESS),
         (0, False, Reason.REASON_QUOTA_EXCEEDED),
     ]
-    assert {s.filter for s in node.node.subscribers} == {"home/+"}
+    assert {s.filter for s in node.node.subscription_store} == {"home/+"}
     assert (S, "", "home/#") not in node.core.subscriptions
 
 
@@ -209,7 +209,7 @@ def test_a_session_for_which_the_core_has_no_room_is_refused() -> None:
     node.core.has_room = False
     ack = node.subscribe(link, "home/#", session_expiry_s=60)
     assert (ack.reason, ack.active) == (Reason.REASON_QUOTA_EXCEEDED, False)
-    assert len(node.node.subscribers) == 0
+    assert len(node.node.subscription_store) == 0
 
 
 # Shared groups
@@ -265,7 +265,7 @@ def test_the_former_run_is_told_four_times_of_the_takeover() -> None:
     node.link_up(S, ELSEWHERE)
     node.pass_time(60)
     assert takeover_notices(node) == [(HERE[0], S)] * 4
-    assert len(node.node.subscribers) == 1
+    assert len(node.node.subscription_store) == 1
 
 
 def test_a_former_run_at_the_same_address_is_not_told_of_the_takeover() -> None:
@@ -321,7 +321,7 @@ def received_state(
 ) -> ReceivedState:
     """The state received in a handover from another node, with these sessions and subscriptions."""
     received = ReceivedState()
-    received.take(pb.Transfer(sessions=sessions, subscriptions=map(record_of, subscriptions)))
+    received.add(pb.Transfer(sessions=sessions, subscriptions=map(record_of, subscriptions)))
     return received
 
 
@@ -335,7 +335,7 @@ def test_a_session_moves_with_its_bounds_and_its_time_offline() -> None:
     source.subscribe(other, "garden/#", session_expiry_s=60)
     (record,) = source.node.sessions.records("home/kitchen")
     assert (record.session, record.away_us) == (S, 20 * SECOND)
-    target.node.sessions.take_over(target.now, received_state(record))
+    target.node.sessions.install_state(target.now, received_state(record))
     assert target.core.opened == {S: (True, 11, 5_000)}
     target.pass_time(39)
     assert target.core.ended == []
@@ -349,13 +349,13 @@ def test_a_connected_session_gets_a_link_from_the_new_owner() -> None:
     source.subscribe(link, "home/#", session_expiry_s=60)
     (record,) = source.node.sessions.records("home")
     assert not record.HasField("away_us")
-    (subscription,) = source.node.subscribers
-    target.node.sessions.take_over(target.now, received_state(record, subscriptions=(subscription,)))
-    target.node.owner_subscriptions.take_over("home", [subscription])
+    (subscription,) = source.node.subscription_store
+    target.node.sessions.install_state(target.now, received_state(record, subscriptions=(subscription,)))
+    target.node.owner_subscriptions.install_state("home", [subscription])
     assert target.core.adopted == [(S, HERE)]
     taken = session_of(target)
     assert taken is not None
-    assert not taken.is_away
+    assert not taken.is_offline
     target.pass_time(0)
     (suback,) = [body for _, body in target.core.sent if isinstance(body, pb.SubAck)]
     assert suback.active
@@ -372,20 +372,20 @@ def test_a_link_that_the_client_never_answered_is_replaced_in_a_handover(
     source, target = SoleNode(), SoleNode()
     source.subscribe(source.link_up(S), "home/#")
     (record,) = source.node.sessions.records("home")
-    (subscription,) = source.node.subscribers
+    (subscription,) = source.node.subscription_store
     stale = target.link_up(S)
     if has_subscribed:
         target.subscribe(stale, "garden/#")
     if is_one_sided:
         target.core.one_sided.add(stale)
-    target.node.sessions.take_over(target.now, received_state(record, subscriptions=(subscription,)))
-    target.node.owner_subscriptions.take_over("home", [subscription])
+    target.node.sessions.install_state(target.now, received_state(record, subscriptions=(subscription,)))
+    target.node.owner_subscriptions.install_state("home", [subscription])
     assert target.core.closed == [stale] * is_replaced
     assert target.core.adopted == [(S, HERE)] * is_replaced
     if is_replaced:
         target.link_down(stale, S, "closed")
     assert (S, "", "home/#") in target.core.subscriptions
-    assert target.node.subscribers.get(S, ("", "home/#")) is not None
+    assert target.node.subscription_store.get(S, ("", "home/#")) is not None
 
 
 def test_an_offline_session_is_marked_interrupted_when_an_owner_is_lost_and_the_mark_moves_along() -> None:
@@ -396,9 +396,9 @@ def test_an_offline_session_is_marked_interrupted_when_an_owner_is_lost_and_the_
         node.subscribe(link, "garden/#", session_expiry_s=60)
     node.link_down(away, S)
     node.node.owner_subscriptions.interrupt("home")
-    records = {(s.session, s.filter): record_of(s).interrupted for s in node.node.subscribers}
+    records = {(s.session, s.filter): record_of(s).interrupted for s in node.node.subscription_store}
     assert records == {(S, "#"): True, (S, "garden/#"): False, (2, "#"): True, (2, "garden/#"): False}
-    assert all(subscription_from(record_of(s)) == s for s in node.node.subscribers)
+    assert all(subscription_from(record_of(s)) == s for s in node.node.subscription_store)
     again = node.link_up(S)
     assert not node.subscribe(again, "#", session_expiry_s=60).resumed
     assert node.subscribe(again, "#", session_expiry_s=60).resumed, "it was told once"
@@ -514,11 +514,11 @@ class SessionMachine(RuleBasedStateMachine):
         for session, link in self.links.items():
             known = sessions.of_link(link)
             assert known is not None
-            assert (known.id, known.link, known.is_away) == (session, link, False)
-        held = {(s.session, s.group, s.filter) for s in self.node.node.subscribers}
+            assert (known.id, known.link, known.is_offline) == (session, link, False)
+        held = {(s.session, s.group, s.filter) for s in self.node.node.subscription_store}
         assert all(session_of(self.node, session) is not None for session, _, _ in held)
         away = [s for s in range(1, 4) if s not in self.links and session_of(self.node, s) is not None]
-        assert all(known.is_away for known in map(lambda s: session_of(self.node, s), away) if known)
+        assert all(known.is_offline for known in map(lambda s: session_of(self.node, s), away) if known)
 
 
 SessionMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

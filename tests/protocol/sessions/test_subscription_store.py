@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hbroker._native import filter_touches
 from hbroker.config import Limits
-from hbroker.protocol.sessions.session_table import Sessions
-from hbroker.protocol.sessions.subscription_store import Key, Subscribers, Subscription, weight
+from hbroker.protocol.sessions.session_table import SessionTable
+from hbroker.protocol.sessions.subscription_store import Key, Subscription, SubscriptionStore, filter_cost
 from tests.protocol.sole_node import ScriptedCore
 
 _MOST = 12
@@ -39,29 +39,29 @@ _verbs = st.sampled_from(["add", "add", "add", "remove", "remove_session"])
 
 @given(st.lists(st.tuples(_verbs, _subscriptions), max_size=60))
 def test_the_store_agrees_with_a_dictionary(steps: list[tuple[str, Subscription]]) -> None:
-    subscribers = Subscribers(_MOST)
+    subscription_store = SubscriptionStore(_MOST)
     model: dict[tuple[int, Key], Subscription] = {}
     for verb, subscription in steps:
         session, key = subscription.session, subscription.key
         known = [each for each in model.values() if each.session == session]
-        others = [weight(each.key) for each in known]
-        fits = (session, key) in model or sum(others) + weight(key) <= _MOST
-        assert subscribers.has_room(session, key) is fits
+        others = [filter_cost(each.key) for each in known]
+        fits = (session, key) in model or sum(others) + filter_cost(key) <= _MOST
+        assert subscription_store.has_room(session, key) is fits
         match verb:
             case "add":
-                subscribers.add(subscription)
+                subscription_store.add(subscription)
                 model[session, key] = subscription
             case "remove":
-                assert subscribers.remove(session, key) == model.pop((session, key), None)
+                assert subscription_store.remove(session, key) == model.pop((session, key), None)
             case _:
-                assert subscribers.remove_session(session) == known
+                assert subscription_store.remove_session(session) == known
                 model = {at: each for at, each in model.items() if each.session != session}
-        assert subscribers.get(session, key) == model.get((session, key))
-        assert subscribers.has_any(session) is any(each.session == session for each in model.values())
-        assert {(each.session, each.key): each for each in subscribers} == model
-        assert len(subscribers) == len(list(subscribers)) == len(model)
+        assert subscription_store.get(session, key) == model.get((session, key))
+        assert subscription_store.has_any(session) is any(each.session == session for each in model.values())
+        assert {(each.session, each.key): each for each in subscription_store} == model
+        assert len(subscription_store) == len(list(subscription_store)) == len(model)
         for subtree in _subtrees:
-            touching = list(subscribers.touching(subtree))
+            touching = list(subscription_store.touching(subtree))
             assert len(touching) == len({(each.session, each.key) for each in touching})
             assert {(each.session, each.key): each for each in touching} == {
                 at: each for at, each in model.items() if filter_touches(each.filter, subtree)
@@ -71,12 +71,12 @@ def test_the_store_agrees_with_a_dictionary(steps: list[tuple[str, Subscription]
 def test_subscriptions_that_touch_a_subtree_are_found_without_a_scan_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    subscribers = Subscribers(100_000)
+    subscription_store = SubscriptionStore(100_000)
     for number in range(20_000):
         first = "home" if number % 2 else "+"
         filter = f"{first}/{number % 1_000}/{number}/#"
         session = number // 2 if number % 3 else 1  # one session with thousands, as a gateway has
-        subscribers.add(Subscription(session, ("10.0.0.1", 5_000), filter, 1))
+        subscription_store.add(Subscription(session, ("10.0.0.1", 5_000), filter, 1))
     looked_at = []
 
     def touches(filter: str, subtree: str) -> bool:
@@ -84,22 +84,22 @@ def test_subscriptions_that_touch_a_subtree_are_found_without_a_scan_of_the_othe
         return filter_touches(filter, subtree)
 
     monkeypatch.setattr("hbroker.protocol.sessions.subscription_store.filter_touches", touches)
-    assert len(list(subscribers.touching("home/7"))) == 20
+    assert len(list(subscription_store.touching("home/7"))) == 20
     assert len(looked_at) == 20
 
 
 def test_an_idle_session_with_one_subscription_takes_a_few_hundred_bytes() -> None:
     session_count = 2_000
     clock = count()
-    subscribers = Subscribers(_MOST)
-    sessions = Sessions(ScriptedCore(), Limits(), subscribers, lambda: next(clock))
+    subscription_store = SubscriptionStore(_MOST)
+    sessions = SessionTable(ScriptedCore(), Limits(), subscription_store, lambda: next(clock))
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(session_count):
             session = sessions.connect((1 << 50) + number, (1 << 63) + number)
             filter = f"bench/01234567/{number:09}"
-            subscribers.add(Subscription(session.id, (f"10.1.1.{number}", 5_000 + number), filter, 1))
+            subscription_store.add(Subscription(session.id, (f"10.1.1.{number}", 5_000 + number), filter, 1))
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

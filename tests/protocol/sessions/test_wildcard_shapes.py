@@ -9,7 +9,7 @@ import pytest
 
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.sessions import wildcard_shapes
-from hbroker.protocol.sessions.wildcard_shapes import Shapes, is_too_deep, shape_of
+from hbroker.protocol.sessions.wildcard_shapes import WildcardShapes, is_too_deep, shape_of
 from tests.protocol.sole_node import SoleNode
 
 
@@ -89,7 +89,7 @@ def test_the_shapes_of_all_sessions_are_bounded_and_ordinary_filters_are_always_
 
 
 def test_a_removed_filter_makes_room_for_another_shape() -> None:
-    bounded = Shapes(each=2, most=3)
+    bounded = WildcardShapes(each=2, most=3)
     first, second, third, fourth = unusual_filters(4)
     for session, filter in ((1, first), (1, first), (1, second), (2, third)):
         assert bounded.has_room(session, filter)

@@ -17,7 +17,7 @@ def test_a_node_that_delegated_all_matching_topics_is_not_asked_again() -> None:
     world.subscribe("home/kitchen/oven/#")
     world.result(Subscribed)
     oven = world.node("oven", "home/kitchen/oven")
-    nodes["kitchen"].take_over(oven)
+    nodes["kitchen"].install_state(oven)
     world.run(seconds=3)
     world.cut_off(nodes["kitchen"])
     before = nodes["kitchen"].asked.total()
@@ -99,7 +99,7 @@ def test_an_answer_of_a_node_that_lost_the_delegated_subtree_does_not_stand_for_
         world.root.children.append(below)
 
     world.later(take_back, 4 * SECOND)
-    world.subscribe("home/#", patience=20 * SECOND)
+    world.subscribe("home/#", timeout=20 * SECOND)
     world.run(seconds=3)
     assert not world.results
     assert subscribed_nodes(world, "home/#") == {"loser"}, "what it has otherwise comes meanwhile"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import PACKET_ROOM, Cut, unpack
-from hbroker.protocol.subscriptions.client.subscription import Answer, AnswerParts
+from hbroker.protocol.subscriptions.client.subscription import SubackAnswer, SubackAnswerParts
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 
 _subtrees = st.lists(st.text("abc/", max_size=300), unique=True, max_size=80)
@@ -28,10 +28,10 @@ def test_every_part_fits_and_all_parts_together_are_complete(
     acks = subacks(pb.SubAck(filter=filter, responsible=True), named, held)
     assert all(ack.filter == filter and ack.responsible for ack in acks)
     assert all(ack.ByteSize() <= PACKET_ROOM + 32 for ack in acks)
-    parts = AnswerParts()
+    parts = SubackAnswerParts()
     order = data.draw(st.permutations(acks))
-    assert [parts.take(ack) for ack in order] == [False] * (len(acks) - 1) + [True]
-    assert parts.answer == Answer(set(held), {cut: epoch for epoch, cut in enumerate(cuts, 1)})
+    assert [parts.add_part(ack) for ack in order] == [False] * (len(acks) - 1) + [True]
+    assert parts.answer == SubackAnswer(set(held), {cut: epoch for epoch, cut in enumerate(cuts, 1)})
 
 
 def test_parts_of_different_lists_do_not_complete_an_answer() -> None:
@@ -41,8 +41,8 @@ def test_parts_of_different_lists_do_not_complete_an_answer() -> None:
     before = acks([f"{'x' * 200}/{number}" for number in range(9)])
     after = acks([f"{'y' * 200}/{number}" for number in range(9)])
     assert len(before) == len(after) > 1
-    parts = AnswerParts()
-    assert not any(parts.take(ack) for ack in [*before[:-1], *after[1:], *before[1:]])
+    parts = SubackAnswerParts()
+    assert not any(parts.add_part(ack) for ack in [*before[:-1], *after[1:], *before[1:]])
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,15 @@ def test_parts_of_different_lists_do_not_complete_an_answer() -> None:
 def test_an_answer_stands_for_a_delegation_by_its_longest_subtree_around_it(
     held: list[str], cuts: dict[str, int], stands: bool
 ) -> None:
-    assert Answer(set(held), cuts).stands_for("a/b", 5) is stands
+    assert SubackAnswer(set(held), cuts).accounts_for("a/b", 5) is stands
 
 
 def test_an_unsolicited_suback_adds_cuts_and_removes_those_that_are_held_again() -> None:
-    answer = Answer({"a"}, {"a/b": 1, "a/c": 2})
-    assert answer.amended(Answer({"a"}, {"a/d": 3})) == Answer({"a"}, {"a/b": 1, "a/c": 2, "a/d": 3})
-    assert answer.amended(Answer({"a", "a/b"})) == Answer({"a", "a/b"}, {"a/c": 2})
-    assert answer.amended(Answer(set(), {"a": 4})) == Answer(set(), {"a": 4, "a/b": 1, "a/c": 2})
+    answer = SubackAnswer({"a"}, {"a/b": 1, "a/c": 2})
+    assert answer.with_change(SubackAnswer({"a"}, {"a/d": 3})) == SubackAnswer(
+        {"a"}, {"a/b": 1, "a/c": 2, "a/d": 3}
+    )
+    assert answer.with_change(SubackAnswer({"a", "a/b"})) == SubackAnswer({"a", "a/b"}, {"a/c": 2})
+    assert answer.with_change(SubackAnswer(set(), {"a": 4})) == SubackAnswer(
+        set(), {"a": 4, "a/b": 1, "a/c": 2}
+    )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import address_of, body_of, pack
-from hbroker.protocol.resolution.knowledge import Knowledge
+from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.state_machine import Symbol
 from hbroker.protocol.subscriptions.client.subscription import (
@@ -77,7 +77,7 @@ def test_a_subscription_is_complete_as_soon_as_the_silent_owner_is_back() -> Non
     world = World()
     nodes = home(world)
     nodes["cams"].alive = False
-    world.subscribe("home/#", patience=30 * SECOND)
+    world.subscribe("home/#", timeout=30 * SECOND)
     world.run(seconds=6)
     nodes["cams"].alive = True
     assert "cams" in world.result(Subscribed, seconds=8).owners
@@ -89,7 +89,7 @@ def test_a_subscription_moves_to_an_owner_that_joins_later() -> None:
     world.subscribe("home/kitchen/#", qos=1)
     world.result(Subscribed)
     oven = world.node("oven", "home/kitchen/oven")
-    nodes["kitchen"].take_over(oven)
+    nodes["kitchen"].install_state(oven)
     world.run(seconds=5)
     assert oven.asked == {}, "a subscriber need do nothing"
     world.cut_off(oven)
@@ -102,7 +102,7 @@ def test_an_owner_that_joins_during_the_discovery_is_not_missed() -> None:
         nodes = home(world)
         world.subscribe("home/kitchen/#")
         oven = world.node("oven", "home/kitchen/oven")
-        world.later(partial(nodes["kitchen"].take_over, oven), world.random.randint(0, 12_000))
+        world.later(partial(nodes["kitchen"].install_state, oven), world.random.randint(0, 12_000))
         world.result(Subscribed)
         world.run(partial(getattr, oven, "subscriptions"), seconds=3)
         assert oven.subscriptions, seed
@@ -122,7 +122,7 @@ def test_an_answer_that_is_older_than_a_delegation_does_not_stand_for_it() -> No
         outer.other_subtrees.append(inner.subtree)
 
     world.later(take_in, 2 * SECOND)
-    world.subscribe("home/hall/cupboard/box/#", patience=20 * SECOND)
+    world.subscribe("home/hall/cupboard/box/#", timeout=20 * SECOND)
     assert world.result(Subscribed).owners == ("owner",)
 
 
@@ -176,10 +176,10 @@ def test_an_unsolicited_suback_of_a_node_that_answered_handover_does_not_replace
 
 def test_an_unsolicited_suback_that_crosses_a_subscribe_does_not_answer_it() -> None:
     """§6.2: as above, for a client that knew the node from the shared cache."""
-    knowledge = Knowledge.shared()
-    world = World(knowledge=knowledge)
+    caches = ResolverCaches.shared()
+    world = World(caches=caches)
     outside = home(world)["outside"]
-    knowledge.owner_cache.learn(world.now, "outside", outside.address, ["home/outside"], [], is_root=True)
+    caches.owner_cache.learn(world.now, "outside", outside.address, ["home/outside"], [], is_root=True)
     news = outside.suback(pb.Subscribe(filter="home/outside/securitycams/front"), [])
     world.deliver(outside, news)
     world.subscribe("home/outside/securitycams/front")
@@ -191,7 +191,7 @@ def test_the_target_of_a_handover_is_asked_for_the_cuts_that_its_source_has_not_
     nodes = home(world)
     outside, kitchen = nodes["outside"], nodes["kitchen"]
     outside.alive = False
-    world.subscribe("home/+/#", patience=30 * SECOND)
+    world.subscribe("home/+/#", timeout=30 * SECOND)
     assert world.run(lambda: "home/+/#" in kitchen.subscriptions, seconds=5)
     kitchen.other_subtrees.append("home/outside")
     kitchen.children.append(nodes["cams"])
@@ -227,7 +227,7 @@ def test_the_target_of_a_handover_is_asked_in_the_name_of_the_listener_that_join
         named: list[int] = []
 
         def move(source: Node = nodes["kitchen"], target: Node = oven, named: list[int] = named) -> None:
-            source.take_over(target)
+            source.install_state(target)
             named.append(target.subscriptions["home/kitchen/#"].listener)
 
         world.later(move, world.random.randint(0, 4_000))
@@ -243,7 +243,7 @@ def test_another_node_at_the_address_of_a_named_one_does_not_answer_for_it() -> 
     gone = world.node("gone", "home", world.root)
     world.nodes[gone.address] = Node(world, "other", "garden", gone.address)
     gone.alive = False
-    world.subscribe("home/#", patience=20 * SECOND)
+    world.subscribe("home/#", timeout=20 * SECOND)
     world.run(seconds=3)
     assert not world.results
     world.root.children.remove(gone)
@@ -344,10 +344,10 @@ def test_a_complete_subscription_is_at_every_owner_despite_loss_duplication_and_
 
     def join() -> None:
         joined.append(world.node("porch", "home/outside/porch"))
-        nodes["outside"].take_over(joined[0])
+        nodes["outside"].install_state(joined[0])
 
     world.later(join, joins_after)
-    id = world.subscribe(filter, patience=300 * SECOND)
+    id = world.subscribe(filter, timeout=300 * SECOND)
     world.result(Subscribed, seconds=310)
     owners = {node.name for node in nodes.values() if node.owns_match(filter)}
     missing = owners - subscribed_nodes(world, filter)
@@ -372,10 +372,10 @@ def test_a_thousand_subscriptions_and_their_ends_leave_no_state() -> None:
         world.result(Unsubscribed)
     world.run(seconds=60)
     assert world.control.poll_timeout() is None
-    subscriber = world.control._subscriber
+    subscriber = world.control._subscriptions
     sites = subscriber.owners
     assert len(subscriber._by_key) == len(sites._subscribe_requests._owners) == 0
-    assert len(sites._questions) == len(sites._by_link) == 0
+    assert len(sites._discovery_requests) == len(sites._by_link) == 0
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_handover_that_crosses_an_unsubscribe_leaves_no_subscription() -> None
     id = world.subscribe("home/kitchen/#")
     world.result(Subscribed)
     oven = world.node("oven", "home/kitchen/oven")
-    nodes["kitchen"].take_over(oven)
+    nodes["kitchen"].install_state(oven)
     world.control.unsubscribe(world.now, id)
     world.result(Unsubscribed)
     world.run(seconds=5)

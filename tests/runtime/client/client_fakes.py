@@ -166,7 +166,7 @@ class FakeControl:
         random: Random,
         root: Address,
         session_options: SessionOptions,
-        knowledge: object = None,
+        caches: object = None,
     ) -> None:
         self.endpoint = endpoint
         self.session_options = session_options
@@ -183,14 +183,14 @@ class FakeControl:
         self.results.append((self.answer or usual)(self._last))
         return self._last
 
-    def start(self, now: int, patience: int) -> int:
-        return self.resolve(now, "$SYS", trace=True, patience=patience)
+    def start(self, now: int, timeout: int) -> int:
+        return self.resolve(now, "$SYS", trace=True, timeout=timeout)
 
-    def resolve(self, now: int, topic: str, *, trace: bool, patience: int) -> int:
+    def resolve(self, now: int, topic: str, *, trace: bool, timeout: int) -> int:
         found = Resolution(topic, "root", ("127.0.0.1", 7700), 1, 300, "", "", 0, ())
-        return self._id(lambda ticket: Resolved(ticket, found))
+        return self._id(lambda lookup_id: Resolved(lookup_id, found))
 
-    def subscribe(self, now: int, filter: str, options: object, *, group: str, patience: int) -> int:
+    def subscribe(self, now: int, filter: str, options: object, *, group: str, timeout: int) -> int:
         id = self._id(lambda subscription: Subscribed(subscription, ("root",)))
         self.filters[id] = filter
         return id
@@ -202,7 +202,7 @@ class FakeControl:
     def release(self, now: int, subscription: int) -> None:
         del self.filters[subscription]
 
-    def set_will(self, now: int, will: Will, *, patience: int) -> None:
+    def set_will(self, now: int, will: Will, *, timeout: int) -> None:
         self.wills.append(will)
         self.results.append(WillSet("root"))
 

@@ -38,7 +38,7 @@ def test_connect_without_a_root_raises_unreachable_with_its_address(
     monkeypatch.setattr(
         FakeControl,
         "start",
-        lambda self, now, patience: self._id(lambda t: ResolveFailed(t, "$SYS", 12, False, ("h:1",))),
+        lambda self, now, timeout: self._id(lambda t: ResolveFailed(t, "$SYS", 12, False, ("h:1",))),
     )
 
     async def scenario() -> None:

@@ -60,7 +60,7 @@ def test_calls_that_cannot_succeed_raise(endpoint: FakeEndpoint, monkeypatch: py
     monkeypatch.setattr(
         FakeControl,
         "start",
-        lambda self, now, patience: self._id(lambda t: ResolveFailed(t, "$SYS", 12, False, ("h",))),
+        lambda self, now, timeout: self._id(lambda t: ResolveFailed(t, "$SYS", 12, False, ("h",))),
     )
     with pytest.raises(Unreachable, match="no root answers at h"):
         sync.connect("127.0.0.1:7700")

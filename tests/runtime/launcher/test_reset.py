@@ -29,9 +29,9 @@ class StateFilesOfNodes:
         self.disk = SimulatedDisk(Random(1))
         for node, subtrees in cuts.items():
             files = self.files_of(node)
-            files.recall()
+            files.load()
             for subtree, holder in subtrees.items():
-                files.note_delegation(_cut(subtree, holder), False)
+                files.save_delegation(_cut(subtree, holder), False)
             assert files.store.flush()
             files.store.close()
 
@@ -51,10 +51,10 @@ class StateFilesOfNodes:
     def delegations_after_reset(self) -> dict[str, set[str]]:
         """The delegations that each node still knows after the reset."""
         forget_the_dead({node: self.files_of(node) for node in SUBTREES})
-        recalled = {node: self.files_of(node).recall() for node in SUBTREES}
+        restored = {node: self.files_of(node).load() for node in SUBTREES}
         return {
             node: {cut.subtree for cut in known.delegations}
-            for node, known in recalled.items()
+            for node, known in restored.items()
             if known.delegations
         }
 

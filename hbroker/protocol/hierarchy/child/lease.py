@@ -57,13 +57,15 @@ class Lease:
         is_news = self.fenced and was_granted and not was_fenced
         return Renewal(is_news, self.fenced and not (was_granted and was_fenced))
 
-    def hold(self, link: int | None, *, serving: bool) -> None:
+    def update_grant(self, link: int | None, *, serving: bool) -> None:
         """Updates the grant in the jurisdiction. `link`: to the parent."""
         before = self._jurisdiction.grant_of(self._subtree)
         same = before is not None and before.epoch == self.epoch
         serial = before.serial if before is not None and same else 0
         ends = None if self.until is None else self.until + timers.LEASE_DRIFT
-        self._jurisdiction.hold(Grant(self._subtree, self.epoch, link, serving, ends, serial, self._fencing))
+        self._jurisdiction.set_grant(
+            Grant(self._subtree, self.epoch, link, serving, ends, serial, self._fencing)
+        )
 
     def end(self) -> bool:
         """Ends lease and grant. Returns whether the jurisdiction had the grant."""
@@ -71,7 +73,7 @@ class Lease:
         self._fencing = self._is_granted = False
         if self._jurisdiction.grant_of(self._subtree) is None:
             return False
-        self._jurisdiction.drop(self._subtree)
+        self._jurisdiction.remove_grant(self._subtree)
         return True
 
     def is_over(self, now: int) -> bool:

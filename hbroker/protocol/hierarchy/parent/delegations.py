@@ -22,7 +22,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.events import ChildAway, ChildJoined, ChildLeft, TookBack
-from hbroker.protocol.handover.handover import (
+from hbroker.protocol.handover.phases import (
     HandoverSource,
     HandoverTarget,
     SourceState,
@@ -30,11 +30,16 @@ from hbroker.protocol.handover.handover import (
     TransferSender,
 )
 from hbroker.protocol.handover.recovery import Recovery
-from hbroker.protocol.handover.subtree_state import Keeper, ReceivedState, SubtreeState, transfer_packets
+from hbroker.protocol.handover.subtree_state import (
+    HandoverParticipant,
+    ReceivedState,
+    SubtreeState,
+    transfer_packets,
+)
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import Cut, Reason, cut_of, pack
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.protocol.timers import TimerQueue, earliest
 from hbroker.subtree import is_within
@@ -67,7 +72,7 @@ class DelegationEvent(Enum):
     """A larger subtree goes to a new owner before this one was handed back."""
     COMMITTED = auto()
     EXPIRED = auto()
-    ENTRUSTED = auto()
+    REPARENTED = auto()
     """The subtree has another parent now."""
 
 
@@ -77,16 +82,16 @@ DELEGATION: Final = {
     (DelegationState.HANDING_OVER, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
     (DelegationState.HANDING_OVER, DelegationEvent.CANCELLED): DelegationState.GONE,
     (DelegationState.HANDING_OVER, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.HANDING_OVER, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+    (DelegationState.HANDING_OVER, DelegationEvent.REPARENTED): DelegationState.GONE,
     (DelegationState.HELD, DelegationEvent.LINK_LOST): DelegationState.HELD,
     (DelegationState.HELD, DelegationEvent.LEAVE): DelegationState.TAKING_BACK,
     (DelegationState.HELD, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.HELD, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+    (DelegationState.HELD, DelegationEvent.REPARENTED): DelegationState.GONE,
     (DelegationState.TAKING_BACK, DelegationEvent.LINK_LOST): DelegationState.HELD,
     (DelegationState.TAKING_BACK, DelegationEvent.OVERTAKEN): DelegationState.HELD,
     (DelegationState.TAKING_BACK, DelegationEvent.COMMITTED): DelegationState.GONE,
     (DelegationState.TAKING_BACK, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK, DelegationEvent.REPARENTED): DelegationState.GONE,
 }
 
 
@@ -95,39 +100,43 @@ class Child:
     """One delegation, made or under way."""
 
     delegation: Delegation
-    machine: Machine[DelegationState, DelegationEvent]
+    state_machine: StateMachine[DelegationState, DelegationEvent]
     handover_source: HandoverSource | None = None
     handover_target: HandoverTarget | None = None
-    misdirected: TransferSender | None = None
+    misrouted_records: TransferSender | None = None
     """The records that this node took in by mistake, before it knew of the child (§5.1)."""
     is_first: bool = True
     """Whether no node but this one has served the subtree before."""
-    noted_at: int | None = None
+    saved_position: int | None = None
     """The mark of the note that the subtree is delegated (`AfterSync.mark`)."""
     exported: int = 0
     """Where the core holds what waited in the subtree when its handover failed after COMMIT, for the child's
     next run. 0: nothing."""
-    below: list[Delegation] = field(default_factory=list)
+    inherited_delegations: list[Delegation] = field(default_factory=list)
     """The delegations of a leaving child whose owners go on by themselves (`serve`); `_expire` inherits
     them."""
 
     def handle_timeout(self, now: int) -> None:
         """Sends the next packets of the handover."""
-        for given in (self.handover_source, self.misdirected):
+        for given in (self.handover_source, self.misrouted_records):
             if given is not None:
                 given.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(
-            *(given.poll_timeout() for given in (self.handover_source, self.misdirected) if given is not None)
+            *(
+                given.poll_timeout()
+                for given in (self.handover_source, self.misrouted_records)
+                if given is not None
+            )
         )
 
     def abandon(self) -> None:
         """Ends the handover. After COMMIT, what waited in the subtree is kept in `exported`."""
         if self.handover_source is not None:
             self.exported = self.handover_source.abandon()
-        self.handover_source = self.misdirected = None
+        self.handover_source = self.misrouted_records = None
         if self.handover_target is not None:
             self.handover_target.abandon()
             self.handover_target = None
@@ -141,7 +150,7 @@ class Delegations:
         context: NodeContext,
         owner_subscriptions: OwnerSubscriptions,
         recovery: Recovery,
-        keepers: Sequence[Keeper],
+        participants: Sequence[HandoverParticipant],
     ) -> None:
         self._own = (context.settings.name, context.settings.address)
         self._core = context.core
@@ -150,16 +159,16 @@ class Delegations:
         self._recovery = recovery
         self._diagnostics = context.diagnostics
         self._after_sync = context.after_sync
-        self.subtree_state = SubtreeState(context, owner_subscriptions, recovery, self.inherit, keepers)
+        self.subtree_state = SubtreeState(context, owner_subscriptions, recovery, self.inherit, participants)
         """The state of this node that moves with a subtree."""
         self.children: dict[str, Child] = {}
         self._by_link: dict[int, dict[str, Child]] = {}
         # The three following tables are small: few of thousands of children are moving, and every request
         # needs them.
-        self._uncut: dict[str, Child] = {}
+        self._uncommitted: dict[str, Child] = {}
         """Children whose handover has begun and has not committed."""
-        self._given: dict[str, Child] = {}
-        self._leaving: dict[str, Child] = {}
+        self._handing_over: dict[str, Child] = {}
+        self._handing_back: dict[str, Child] = {}
         self._ends: TimerQueue[str] = TimerQueue()
         """When to take each subtree back."""
         self._transfer_timers: TimerQueue[str] = TimerQueue()
@@ -173,7 +182,7 @@ class Delegations:
         """After a restart: counts each earlier delegation as held for one lease."""
         self.inherit(now, delegations)
         for child in self.children.values():
-            child.noted_at = 0  # It is on the disk already.
+            child.saved_position = 0  # It is on the disk already.
 
     def inherit(self, now: int, delegations: Iterable[Delegation]) -> None:
         """Makes delegations of other nodes this node's own. Their last leases, whichever node granted them,
@@ -192,7 +201,7 @@ class Delegations:
             delegation.until = now + timers.LEASE
             self.highest_epoch = max(self.highest_epoch, delegation.epoch)
             self._fenced.pop(delegation.subtree, None)
-            child = Child(delegation, Machine(DELEGATION, DelegationState.HELD))
+            child = Child(delegation, StateMachine(DELEGATION, DelegationState.HELD))
             if known is not None:
                 child.exported, known.exported = known.exported, 0
             self._enter(child)
@@ -203,24 +212,24 @@ class Delegations:
         exist any more, because the parent has served the subtree since (§5.4, old cuts); they would be in the
         way. Delegations out of a smaller subtree that another parent granted stay."""
         for delegation in self._jurisdiction.cuts_below(subtree):
-            grant = self._jurisdiction.enclosing(delegation.subtree)
+            grant = self._jurisdiction.enclosing_grant(delegation.subtree)
             is_of_it = grant is not None and grant.subtree == subtree
-            if is_of_it and not received.stands(delegation):
+            if is_of_it and not received.confirms(delegation):
                 child = self.children[delegation.subtree]
                 self._abandon(child)
-                child.machine.handle(DelegationEvent.EXPIRED)
+                child.state_machine.handle(DelegationEvent.EXPIRED)
                 self._forget(child)
 
     def admit(self, now: int, delegation: Delegation) -> Child:
         """Begins a delegation. `hand_over` or `adopt` follows."""
         before = self.children.get(delegation.subtree)
-        child = Child(delegation, Machine(DELEGATION, DelegationState.HANDING_OVER))
+        child = Child(delegation, StateMachine(DELEGATION, DelegationState.HANDING_OVER))
         if before is not None:
             self._abandon(before)
-            child.exported, child.noted_at = before.exported, before.noted_at
+            child.exported, child.saved_position = before.exported, before.saved_position
             before.exported = 0
         self._enter(child)
-        self._uncut[delegation.subtree] = child
+        self._uncommitted[delegation.subtree] = child
         self.highest_epoch = max(self.highest_epoch, delegation.epoch)
         self._schedule(child)
         return child
@@ -243,17 +252,19 @@ class Delegations:
         delegation = child.delegation
         assert delegation.link is not None
         self._cut(child)
-        less = self._jurisdiction.held_below(delegation.subtree)
+        less = self._jurisdiction.subtrees_granted_below(delegation.subtree)
         retained = self._core.retained(delegation.subtree, less)
-        records = [*self.subtree_state.slow(delegation.subtree), *retained]
-        child.misdirected = TransferSender(self._core, delegation.subtree, delegation.epoch, delegation.link)
-        child.misdirected.add(transfer_packets(records))
-        child.misdirected.handle_timeout(now)
+        records = [*self.subtree_state.subscription_records(delegation.subtree), *retained]
+        child.misrouted_records = TransferSender(
+            self._core, delegation.subtree, delegation.epoch, delegation.link
+        )
+        child.misrouted_records.add(transfer_packets(records))
+        child.misrouted_records.handle_timeout(now)
         self._plan(child)
         # The child informs these subscribers, too, but not over a link of an earlier run of a client.
-        self._owner_subscriptions.moved(delegation.as_cut())
+        self._owner_subscriptions.subtree_moved(delegation.as_cut())
         self._core.drop_retained(delegation.subtree, less)
-        child.machine.handle(DelegationEvent.ADOPTED)
+        child.state_machine.handle(DelegationEvent.ADOPTED)
         self._joined(child)
 
     def renew(self, child: Child, link: int, until: int) -> None:
@@ -263,8 +274,8 @@ class Delegations:
         if delegation.link != link:
             self._abandon(child)
             self._set_link(child, link)
-            if child.machine.accepts(DelegationEvent.DONE):
-                self._arrived(child)
+            if child.state_machine.accepts(DelegationEvent.DONE):
+                self._handle_done(child)
             self.release_below(delegation.subtree, delegation.as_cut())
         delegation.until = max(delegation.until, until)
         self._schedule(child)
@@ -285,7 +296,7 @@ class Delegations:
         """A child begins to hand a subtree back."""
         child = self.children.get(leave.subtree)
         known = child is not None and (child.delegation.link, child.delegation.epoch) == (link, leave.epoch)
-        is_ours = child is not None and self._jurisdiction.entrusted_to(child.delegation) is None
+        is_ours = child is not None and self._jurisdiction.future_parent_of(child.delegation) is None
         if (
             child is not None
             and known
@@ -294,11 +305,16 @@ class Delegations:
         ):
             # A child that hands back owns the subtree, so it has taken it over. Its DONE waits for its disk.
             self._abandon(child)
-            self._arrived(child)
-        if child is None or not known or not is_ours or not child.machine.accepts(DelegationEvent.LEAVE):
+            self._handle_done(child)
+        if (
+            child is None
+            or not known
+            or not is_ours
+            or not child.state_machine.accepts(DelegationEvent.LEAVE)
+        ):
             self._diagnostics.drop("unexpected_packet")
             return
-        child.machine.handle(DelegationEvent.LEAVE)
+        child.state_machine.handle(DelegationEvent.LEAVE)
         child.handover_target = HandoverTarget(
             self._core, self.subtree_state, leave.subtree, leave.epoch, link
         )
@@ -315,8 +331,8 @@ class Delegations:
             if self.is_cut(child) and not had_a_chance:
                 self._jurisdiction.take_back(child.delegation.subtree)
             if self.is_cut(child):
-                child.machine.handle(DelegationEvent.LINK_LOST)
-                self._diagnostics.note(ChildAway(child.delegation.subtree, child.delegation.node))
+                child.state_machine.handle(DelegationEvent.LINK_LOST)
+                self._diagnostics.add_event(ChildAway(child.delegation.subtree, child.delegation.node))
             else:
                 self._cancel(child)
 
@@ -330,19 +346,19 @@ class Delegations:
     def release_below(self, subtree: str, parent: Cut) -> None:
         """The cuts below a subtree have another parent now. Tells their owners, which renew there. The new
         parent's own cuts have become a part of its subtree (§5.1)."""
-        for delegation in self._jurisdiction.cuts_of(subtree):
+        for delegation in self._jurisdiction.cuts_moving_with(subtree):
             is_parents = (delegation.node, delegation.address) == parent[1:3]
-            if is_parents and self._jurisdiction.entrusted_to(delegation) is not None:
+            if is_parents and self._jurisdiction.future_parent_of(delegation) is not None:
                 continue  # Another node is the parent of this cut, and tells its owner.
             child = self.children[delegation.subtree]
             self._abandon(child)
             self._drop(delegation.subtree)
-            child.machine.handle(DelegationEvent.ENTRUSTED)
+            child.state_machine.handle(DelegationEvent.REPARENTED)
             self._jurisdiction.take_back(delegation.subtree)
             if delegation.link is not None and not is_parents:
                 self._send_parent(delegation.link, delegation.subtree, parent)
 
-    def outdo(self, epoch: int) -> None:
+    def raise_epoch(self, epoch: int) -> None:
         """Later epochs of this node are above this one, which another node granted it."""
         self.highest_epoch = max(self.highest_epoch, epoch)
 
@@ -357,24 +373,24 @@ class Delegations:
             child.handle_timeout(now)
             self._plan(child)
             if child.handover_source is not None and child.handover_source.is_held_up(now):
-                self._call_off(child)
+                self._abort_handover(child)
 
-    def follow(self, subscription: Subscription, ended: bool) -> None:
+    def handle_subscription_changed(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: sends the change in the handovers under way."""
-        for child in list(self._given.values()):
+        for child in list(self._handing_over.values()):
             if child.handover_source is not None:
-                child.handover_source.follow(subscription, ended)
+                child.handover_source.handle_subscription_changed(subscription, ended)
                 self._plan(child)
 
     def end_lease(self, subtree: str, until: int | None) -> None:
         """The lease of a subtree ended, at `until` at the latest: keeps persistent sessions, with their
         subscriptions and queues, and wills, and discards the rest (§5.6)."""
-        self.subtree_state.end_lease(subtree, until, list(self._given))
+        self.subtree_state.end_lease(subtree, until, list(self._handing_over))
 
     def sweep(self) -> None:
         """A grant ended without a handover: discards what concerns nothing that is left, or that is being
         handed over."""
-        self.subtree_state.sweep(list(self._given))
+        self.subtree_state.sweep(list(self._handing_over))
 
     # Read
 
@@ -385,7 +401,7 @@ class Delegations:
     @property
     def pending(self) -> Sequence[Delegation]:
         """The delegations whose handover has begun and has not committed."""
-        return [child.delegation for child in self._uncut.values()]
+        return [child.delegation for child in self._uncommitted.values()]
 
     def fenced(self, subtree: str) -> int:
         """The lowest epoch that still counts for a subtree that was taken back; 0: any."""
@@ -398,12 +414,12 @@ class Delegations:
 
     def leaving_below(self, subtree: str) -> list[Child]:
         """The children that are handing back a subtree below this one."""
-        return [c for s, c in self._leaving.items() if s != subtree and is_within(s, subtree)]
+        return [c for s, c in self._handing_back.items() if s != subtree and is_within(s, subtree)]
 
     def overtake(self, child: Child) -> None:
         """The subtree around a child's goes to another owner: the child's handing back ends."""
         self._abandon(child)
-        child.machine.handle(DelegationEvent.OVERTAKEN)
+        child.state_machine.handle(DelegationEvent.OVERTAKEN)
 
     def overtake_below(self, subtree: str) -> None:
         """Does so for all children that are handing back a subtree below this one."""
@@ -422,8 +438,8 @@ class Delegations:
             link,
             self,
             child.exported,
-            is_heirs=not child.is_first,
-            is_noted=lambda: self._is_noted(child),
+            is_former_owner=not child.is_first,
+            is_saved=lambda: self._is_saved(child),
         )
 
     def _handle_given(
@@ -431,35 +447,35 @@ class Delegations:
     ) -> bool:
         state = handover_source.handle(now, transfer)
         if state is SourceState.DRAINING:
-            self._outlast(child)
+            self._extend_lease(child)
             self._cut(child)
             handover_source.handle_timeout(now)
         elif state is SourceState.COMPLETE:
             self._abandon(child)
-            self._arrived(child)
+            self._handle_done(child)
         self._plan(child)
         return state is not None
 
-    def _is_noted(self, child: Child) -> bool:
+    def _is_saved(self, child: Child) -> bool:
         """Whether the next run of this node knows that the subtree is delegated. If it did not, both would
         serve it."""
-        return child.noted_at is not None and self._after_sync.has(child.noted_at)
+        return child.saved_position is not None and self._after_sync.is_durable(child.saved_position)
 
-    def _call_off(self, child: Child) -> None:
+    def _abort_handover(self, child: Child) -> None:
         """This node serves the subtree on. It closes the link, so the child learns it and joins again."""
         link = child.delegation.link
         if link is not None:
             self._core.close(link)
             self.handle_link_down(link)
 
-    def _outlast(self, child: Child) -> None:
+    def _extend_lease(self, child: Child) -> None:
         """Extends the lease of a subtree to the end of the leases below it: if it is taken back, what lies
         below is, too."""
         delegation = child.delegation
-        along = self._jurisdiction.cuts_of(delegation.subtree)
+        along = self._jurisdiction.cuts_moving_with(delegation.subtree)
         delegation.until = max([delegation.until, *(d.until for d in along)])
 
-    def _arrived(self, child: Child) -> None:
+    def _handle_done(self, child: Child) -> None:
         """The child serves.
 
         Until now this node kept everything that moved: if the child had died before, its next run would get
@@ -467,10 +483,10 @@ class Delegations:
         """
         delegation = child.delegation
         self._drop_exported(child)
-        child.machine.handle(DelegationEvent.DONE)
+        child.state_machine.handle(DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
-        self._owner_subscriptions.moved(delegation.as_cut(), with_sessions=True)
-        self.subtree_state.moved(delegation.subtree)
+        self._owner_subscriptions.subtree_moved(delegation.as_cut(), with_sessions=True)
+        self.subtree_state.subtree_moved(delegation.subtree)
         self._joined(child)
 
     def _send_parent(self, link: int, subtree: str, parent: Cut) -> None:
@@ -479,9 +495,9 @@ class Delegations:
 
     def _cut(self, child: Child) -> None:
         self._jurisdiction.delegate(child.delegation)
-        if child.is_first or child.noted_at is None:
-            child.noted_at = self._after_sync.mark()
-        self._uncut.pop(child.delegation.subtree, None)
+        if child.is_first or child.saved_position is None:
+            child.saved_position = self._after_sync.last_position()
+        self._uncommitted.pop(child.delegation.subtree, None)
         self._schedule(child)
 
     # Taking back
@@ -493,7 +509,7 @@ class Delegations:
         if state is TargetState.AWAIT_COMMIT and child.delegation.policy is LeasePolicy.SERVE:
             # The child leaves, so it will not go on by itself. Its own children may.
             child.delegation.policy = LeasePolicy.FENCE
-            child.below = [
+            child.inherited_delegations = [
                 d
                 for d in handover_target.received.delegations(transfer.subtree)
                 if d.policy is LeasePolicy.SERVE
@@ -502,18 +518,18 @@ class Delegations:
         elif state is TargetState.COMPLETE:
             child.handover_target = None
             self._plan(child)
-            child.machine.handle(DelegationEvent.COMMITTED)
+            child.state_machine.handle(DelegationEvent.COMMITTED)
             subtree, node = child.delegation.subtree, child.delegation.node
-            self.subtree_state.take_over(now, subtree, handover_target.received)
+            self.subtree_state.install_state(now, subtree, handover_target.received)
             if handover_target.received.refused:
                 self._diagnostics.drop("too_many_records", handover_target.received.refused)
             self._forget(child)
             self.sweep()
             # If too many actions wait, DONE is not sent: the child's handing back fails, and it joins for the
             # subtree and hands it back again.
-            if not self._after_sync.do(handover_target.done):
+            if not self._after_sync.run_when_durable(handover_target.send_done):
                 self._diagnostics.count("dones_not_sent")
-            self._diagnostics.note(ChildLeft(subtree, node))
+            self._diagnostics.add_event(ChildLeft(subtree, node))
         return state is not None
 
     def _expire(self, now: int, child: Child) -> None:
@@ -524,11 +540,11 @@ class Delegations:
         knows it (§5.6).
         """
         self._abandon(child)
-        child.machine.handle(DelegationEvent.EXPIRED)
+        child.state_machine.handle(DelegationEvent.EXPIRED)
         delegation = child.delegation
-        around = self._jurisdiction.around(delegation.subtree)
+        around = self._jurisdiction.lookup_above(delegation.subtree)
         is_ours = self.is_cut(child) and not isinstance(around, Delegation)
-        self.inherit(now, child.below)
+        self.inherit(now, child.inherited_delegations)
         exported, child.exported = child.exported, 0
         if is_ours:  # Before the cut ends, because from then on messages are accepted here.
             self._recovery.handle_take_back(now, delegation.subtree, delegation.epoch)
@@ -537,7 +553,7 @@ class Delegations:
             self._core.install(exported)
         if is_ours:
             self._owner_subscriptions.interrupt(delegation.subtree)
-            self._diagnostics.note(TookBack(delegation.subtree, delegation.node))
+            self._diagnostics.add_event(TookBack(delegation.subtree, delegation.node))
 
     def _forget(self, child: Child) -> None:
         subtree = child.delegation.subtree
@@ -550,12 +566,12 @@ class Delegations:
             del self._fenced[next(iter(self._fenced))]
 
     def _cancel(self, child: Child) -> None:
-        child.machine.handle(DelegationEvent.CANCELLED)
+        child.state_machine.handle(DelegationEvent.CANCELLED)
         self._drop(child.delegation.subtree)
 
     def _drop(self, subtree: str) -> None:
         self._ends.cancel(subtree)
-        for some in (self._uncut, self._given, self._leaving):
+        for some in (self._uncommitted, self._handing_over, self._handing_back):
             some.pop(subtree, None)
         child = self.children.pop(subtree)
         self._drop_exported(child)
@@ -598,7 +614,10 @@ class Delegations:
     def _plan(self, child: Child) -> None:
         """Updates the tables and timers after every change of a child's handover."""
         due, subtree = child.poll_timeout(), child.delegation.subtree
-        for some, part in ((self._given, child.handover_source), (self._leaving, child.handover_target)):
+        for some, part in (
+            (self._handing_over, child.handover_source),
+            (self._handing_back, child.handover_target),
+        ):
             if part is None:
                 some.pop(subtree, None)
             else:
@@ -618,4 +637,4 @@ class Delegations:
 
     def _joined(self, child: Child) -> None:
         d = child.delegation
-        self._diagnostics.note(ChildJoined(d.subtree, d.node, d.address, d.epoch))
+        self._diagnostics.add_event(ChildJoined(d.subtree, d.node, d.address, d.epoch))

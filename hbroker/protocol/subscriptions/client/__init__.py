@@ -6,5 +6,5 @@
     options         what the application asks of a subscription, and its listeners
 
 Imports go downward: `subscriptions` imports `owners`, which imports `subscription`, which imports `options`.
-`owners` also uses `resolution.requests` and `resolution.knowledge`.
+`owners` also uses `resolution.requests` and `resolution.caches`.
 """

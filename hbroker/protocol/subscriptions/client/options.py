@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Key", "Listeners", "Options", "Wanted"]
+__all__ = ["Key", "Listeners", "NewListener", "Options"]
 
 Key: TypeAlias = tuple[str, str]
 """(group, filter): a client has one subscription for each. The group is empty unless the subscription is
@@ -36,7 +36,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class NewListener:
     """A listener to be added: its id, its group and filter, and its options."""
 
     listener: int

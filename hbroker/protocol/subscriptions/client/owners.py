@@ -8,7 +8,7 @@ is responsible, and to which nodes it forwarded the SUBSCRIBE. Within sessions, 
   discovery, because the subtree may have moved (§6.3).
 - If an owner gets or loses a subtree by a handover, it sends an unsolicited SUBACK (§5.4).
 
-If another client behind the same address has heard of the one node that serves the filter (`knowledge`),
+If another client behind the same address has heard of the one node that serves the filter (`caches`),
 the client makes the subscription with that node at once, and the node's answer takes the place of the
 discovery. If that fails, the client begins at the root.
 
@@ -24,8 +24,8 @@ from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client_context import ClientContext
-from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, cut_from, pack
-from hbroker.protocol.resolution.knowledge import HINT_PATIENCE, Holder
+from hbroker.protocol.packets import TEMPORARY_REASONS, Address, Reason, cut_from, pack
+from hbroker.protocol.resolution.caches import HINT_TIMEOUT, CachedOwner
 from hbroker.protocol.resolution.requests import (
     TOKEN_LIFETIME,
     Request,
@@ -33,13 +33,13 @@ from hbroker.protocol.resolution.requests import (
     keep_token,
     reachable,
 )
-from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.subscriptions.client.subscription import (
     OWNER,
-    AnswerParts,
+    ClientSubscription,
     OwnerEvent,
     OwnerState,
-    Subscription,
+    SubackAnswerParts,
     SubscriptionOwner,
 )
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest, retry_after
@@ -49,7 +49,7 @@ __all__ = ["SubscribeRequests", "SubscriptionOwners"]
 _NEVER_ASKED: Final = -1
 
 _DIRECT_TRIES: Final = 4
-_SUBSCRIBE_PATIENCE: Final = 5 * SECOND
+_SUBSCRIBE_TIMEOUT: Final = 5 * SECOND
 _MOST_OWNERS: Final = 10_000
 
 
@@ -65,7 +65,7 @@ class SubscribeRequests:
         self._cleaned: dict[Address, int | None] = {}
         """§6.4: by owner, the link on which it was asked for a clean start; None: it has answered."""
 
-    def ask(self, owner: SubscriptionOwner, link: int) -> bool:
+    def send_subscribe(self, owner: SubscriptionOwner, link: int) -> bool:
         """Makes or renews the subscription over the link to this node. False: the link is gone."""
         return all([self._send(owner, link, listener) for listener in _askers(owner)])
 
@@ -80,7 +80,7 @@ class SubscribeRequests:
     def answered(self, owner: SubscriptionOwner, request: int) -> bool:
         """The node has the subscription. Returns whether it has answered all requests."""
         del self._owners[request]
-        owner.served = {*owner.served, owner.pending.pop(request)}
+        owner.answered_listeners = {*owner.answered_listeners, owner.pending.pop(request)}
         self.began(owner)
         return not owner.pending
 
@@ -120,26 +120,28 @@ def _askers(owner: SubscriptionOwner) -> list[int]:
 
 
 def _unasked(owner: SubscriptionOwner) -> list[int]:
-    known = owner.subscription
-    waiting = known.waiting.difference(owner.served, owner.pending.values())
+    subscription = owner.subscription
+    waiting = subscription.pending_listeners.difference(owner.answered_listeners, owner.pending.values())
     return sorted(
-        each for each in waiting if known.listeners[each].retain_handling != pb.RETAIN_HANDLING_DO_NOT_SEND
+        each
+        for each in waiting
+        if subscription.listeners[each].retain_handling != pb.RETAIN_HANDLING_DO_NOT_SEND
     )
 
 
 class SubscriptionOwners:
-    """The owners of all subscriptions of one client. `review`: called after an event that may make a
-    subscription complete or incomplete. `refuse`: called with the reason for which a node refuses a
+    """The owners of all subscriptions of one client. `on_change`: called after an event that may make a
+    subscription complete or incomplete. `on_refused`: called with the reason for which a node refuses a
     subscription."""
 
     __slots__ = (
         "_by_link",
         "_context",
+        "_discovery_requests",
+        "_on_change",
+        "_on_refused",
         "_owner_cache",
         "_pauses",
-        "_questions",
-        "_refuse",
-        "_review",
         "_subscribe_requests",
         "_tokens",
     )
@@ -147,38 +149,40 @@ class SubscriptionOwners:
     def __init__(
         self,
         context: ClientContext,
-        review: Callable[[Subscription], None],
-        refuse: Callable[[int, Subscription, int], None],
+        on_change: Callable[[ClientSubscription], None],
+        on_refused: Callable[[int, ClientSubscription, int], None],
     ) -> None:
         self._context = context
-        self._tokens = context.knowledge.tokens
-        self._owner_cache = context.knowledge.owner_cache
-        self._review = review
-        self._refuse = refuse
-        self._questions: Requests[SubscriptionOwner] = Requests(context.core, context.random, self._tokens)
+        self._tokens = context.caches.tokens
+        self._owner_cache = context.caches.owner_cache
+        self._on_change = on_change
+        self._on_refused = on_refused
+        self._discovery_requests: Requests[SubscriptionOwner] = Requests(
+            context.core, context.random, self._tokens
+        )
         self._by_link: dict[int, dict[SubscriptionOwner, None]] = {}
         self._subscribe_requests = SubscribeRequests(context)
         self._pauses: TimerQueue[SubscriptionOwner] = TimerQueue()
 
     # In: the client
 
-    def begin(self, now: int, known: Subscription) -> None:
+    def begin(self, now: int, subscription: ClientSubscription) -> None:
         """Begins a new subscription."""
-        hint = self._owner_cache.sole_holder(now, known.filter)
+        hint = self._owner_cache.sole_owner(now, subscription.filter)
         if hint is None:
-            self._discover(now, known)
+            self._discover(now, subscription)
         else:
-            self._begin_at(now, known, hint)
+            self._begin_at(now, subscription, hint)
 
-    def renew(self, now: int, known: Subscription) -> None:
+    def renew(self, now: int, subscription: ClientSubscription) -> None:
         """The options of a subscription changed: sends SUBSCRIBE to the nodes that have it."""
-        for owner in known.everyone:
-            if owner.machine.accepts(OwnerEvent.RENEW):
+        for owner in subscription.all_owners:
+            if owner.state_machine.accepts(OwnerEvent.RENEW):
                 self._renew(now, owner)
 
     def release(self, owner: SubscriptionOwner) -> None:
         """Awaits nothing more from this node, and forgets the link to it."""
-        self._close_question(owner)
+        self._close_discovery_request(owner)
         self._pauses.cancel(owner)
         self._subscribe_requests.forget(owner)
         if owner.link is not None:
@@ -192,38 +196,38 @@ class SubscriptionOwners:
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
         """Handles CHALLENGE (§4.1)."""
-        self._questions.handle_challenge(now, source, challenge)
+        self._discovery_requests.handle_challenge(now, source, challenge)
 
     def handle_answer(self, now: int, source: Address, suback: pb.SubAck) -> None:
         """§6.1: handles a SUBACK outside of a session: whether the node is responsible, and which nodes it
         named."""
-        question = self._questions.find(suback.request)
-        if question is None or not suback.node:
+        discovery_request = self._discovery_requests.find(suback.request)
+        if discovery_request is None or not suback.node:
             return
-        pending = question.owner
-        known = pending.subscription
-        is_direct = pending is not known.entry
-        self._name(now, known, suback.passed_to, ask=is_direct)
+        pending = discovery_request.owner
+        subscription = pending.subscription
+        is_direct = pending is not subscription.root_owner
+        self._add_named(now, subscription, suback.passed_to, ask=is_direct)
         if suback.reason != Reason.REASON_SUCCESS:
-            self._refuse(now, known, suback.reason)
+            self._on_refused(now, subscription, suback.reason)
             return
-        owner = self._owner(now, known, suback.node, reachable(suback.address, source))
-        self._learn(now, owner, suback, is_root=not is_direct and source == question.address)
-        if not owner.parts.take(suback):
-            self._review(known)
+        owner = self._owner(now, subscription, suback.node, reachable(suback.address, source))
+        self._learn(now, owner, suback, is_root=not is_direct and source == discovery_request.address)
+        if not owner.parts.add_part(suback):
+            self._on_change(subscription)
             return
-        if owner.link is None and not self._stands(now, owner, suback):
-            self._review(known)
+        if owner.link is None and not self._accepts_answer(now, owner, suback):
+            self._on_change(subscription)
             return
-        if not is_direct and (source == question.address or suback.hops == 0):
-            pending.machine.handle(OwnerEvent.NOT_RESPONSIBLE)
-            self._questions.settle(question)
+        if not is_direct and (source == discovery_request.address or suback.hops == 0):
+            pending.state_machine.handle(OwnerEvent.NOT_RESPONSIBLE)
+            self._discovery_requests.stop_repeating(discovery_request)
         elif is_direct and pending.node != suback.node:  # Another node has this address now.
-            pending.machine.handle(OwnerEvent.NOT_RESPONSIBLE)
+            pending.state_machine.handle(OwnerEvent.NOT_RESPONSIBLE)
             self.release(pending)
-            self._doubt(now, pending)
-        self._judge(now, owner, suback.responsible)
-        self._review(known)
+            self._retry_if_unaccounted(now, pending)
+        self._apply_answer(now, owner, suback.responsible)
+        self._on_change(subscription)
 
     def handle_session_suback(self, now: int, link: int, suback: pb.SubAck) -> bool:
         """§6.2: handles an answer within a session. False: no open request matches it."""
@@ -234,29 +238,29 @@ class SubscriptionOwners:
         return True
 
     def handle_owner_change(
-        self, now: int, known: Subscription, link: int, source: Address, suback: pb.SubAck
+        self, now: int, subscription: ClientSubscription, link: int, source: Address, suback: pb.SubAck
     ) -> None:
         """§5.4: handles an unsolicited SUBACK, by which an owner gets or loses topics of the filter."""
-        before = known.by_node.get(suback.node)
-        is_awaited = known.is_discovering if before is None else before.is_awaited
+        before = subscription.by_node.get(suback.node)
+        is_awaited = subscription.is_discovering if before is None else before.is_awaited
         # What it had delegated is known, and each change since, as long as the session has had this one link.
         knows_cuts = before is not None and before.state is OwnerState.ACTIVE and before.link == link
         has_new_link = before is not None and before.link not in (None, link)
-        owner = self._owner(now, known, suback.node, reachable(suback.address, source))
+        owner = self._owner(now, subscription, suback.node, reachable(suback.address, source))
         self._learn(now, owner, suback)
-        is_whole = owner.session_parts.take(suback)
+        is_whole = owner.session_parts.add_part(suback)
         if is_whole:
             owner.amend_answer(owner.session_parts.answer)
-        self._name(now, known, suback.passed_to, ask=False, moved=True, is_announced=knows_cuts)
+        self._add_named(now, subscription, suback.passed_to, ask=False, moved=True, is_announced=knows_cuts)
         if not is_whole:
             return
         if suback.active and owner.pending and owner.link == link:
             return  # Its answer to the open requests follows.
         if suback.active and is_awaited:  # §6.2: its cuts are not known yet.
-            owner.machine.handle(OwnerEvent.RESPONSIBLE)
+            owner.state_machine.handle(OwnerEvent.RESPONSIBLE)
             self._subscribe(now, owner)
         elif suback.active and owner.state is OwnerState.BACKING_OFF:  # Nor what it was handed since.
-            owner.machine.handle(OwnerEvent.RESUME)
+            owner.state_machine.handle(OwnerEvent.RESUME)
             self._subscribe(now, owner)
         elif suback.active and (has_new_link or owner.withholds_cuts):  # Nor what else it has delegated.
             self._renew(now, owner)
@@ -269,22 +273,22 @@ class SubscriptionOwners:
             self._not_responsible(now, link, owner, suback)
         elif owner.is_awaited:
             self._ask_directly(now, owner)
-        self._review(known)
+        self._on_change(subscription)
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool) -> None:
         """§6.3: makes every subscription of that session again. `is_refused`: as in
-        `Subscriber.handle_link_down`."""
+        `ClientSubscriptions.handle_link_down`."""
         for owner in list(self._by_link.get(link, ())):
             if is_refused:
                 owner.subscription.reason = Reason.REASON_QUOTA_EXCEEDED
             self._owner_cache.forget(owner.address)
             self._pause(now, owner, OwnerEvent.LINK_DOWN)
-            self._review(owner.subscription)
+            self._on_change(owner.subscription)
 
     def handle_timeout(self, now: int) -> None:
         """Asks silent nodes again, and makes lost subscriptions again."""
-        for question in self._questions.unanswered(now):
-            self._unanswered(now, question.owner, question)
+        for discovery_request in self._discovery_requests.unanswered(now):
+            self._unanswered(now, discovery_request.owner, discovery_request)
         for owner in self._pauses.due(now):
             self._pause_over(now, owner)
 
@@ -292,24 +296,26 @@ class SubscriptionOwners:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
-        return earliest(self._questions.poll_timeout(), self._pauses.next())
+        return earliest(self._discovery_requests.poll_timeout(), self._pauses.next())
 
     # Discovery
 
-    def _discover(self, now: int, known: Subscription) -> None:
-        for owner in known.restart():
+    def _discover(self, now: int, subscription: ClientSubscription) -> None:
+        for owner in subscription.restart():
             self.release(owner)
-        known.entry = SubscriptionOwner(known, "", self._context.root, Machine(OWNER, OwnerState.ASKED))
-        self._ask(now, known.entry, pb.MODE_RECURSIVE)
+        subscription.root_owner = SubscriptionOwner(
+            subscription, "", self._context.root, StateMachine(OWNER, OwnerState.ASKED)
+        )
+        self._send_discovery(now, subscription.root_owner, pb.MODE_RECURSIVE)
 
-    def _begin_at(self, now: int, known: Subscription, hint: Holder) -> None:
+    def _begin_at(self, now: int, subscription: ClientSubscription, hint: CachedOwner) -> None:
         """Begins with the node that seems to serve all topics of the filter: its answer within the session
         says what it holds."""
-        owner = known.name(hint.node, hint.address)
+        owner = subscription.add_named(hint.node, hint.address)
         owner.add_cut((hint.subtree, 0))
-        self._judge(now, owner, responsible=True)
+        self._apply_answer(now, owner, responsible=True)
         if owner.state is OwnerState.SUBSCRIBING:
-            self._pauses.set(owner, now + HINT_PATIENCE)
+            self._pauses.set(owner, now + HINT_TIMEOUT)
 
     def _learn(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck, *, is_root: bool = False) -> None:
         """Takes token, subtrees and cuts of an answer into the caches, for other clients at this address."""
@@ -318,17 +324,17 @@ class SubscriptionOwners:
             now, suback.node, owner.address, suback.held, suback.passed_to, is_root=is_root
         )
 
-    def _ask(self, now: int, owner: SubscriptionOwner, mode: pb.Mode) -> None:
-        known = owner.subscription
-        body = known.packet(self._context.session_options)
+    def _send_discovery(self, now: int, owner: SubscriptionOwner, mode: pb.Mode) -> None:
+        subscription = owner.subscription
+        body = subscription.packet(self._context.session_options)
         body.mode = mode
-        self._close_question(owner)
-        owner.question = self._questions.ask(now, owner, owner.address, body)
+        self._close_discovery_request(owner)
+        owner.discovery_request = self._discovery_requests.open(now, owner, owner.address, body)
 
-    def _name(
+    def _add_named(
         self,
         now: int,
-        known: Subscription,
+        subscription: ClientSubscription,
         cuts: Iterable[pb.Cut],
         *,
         ask: bool,
@@ -343,87 +349,93 @@ class SubscriptionOwners:
         - Otherwise this client asks the nodes whose answers do not stand for the delegation (§6.1).
         """
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
-            owner = known.by_node.get(node)
+            owner = subscription.by_node.get(node)
             is_new = owner is None
             if owner is None:
-                if len(known.by_node) >= _MOST_OWNERS or not node:
+                if len(subscription.by_node) >= _MOST_OWNERS or not node:
                     continue
-                owner = self._expect(now, known, node, address)
+                owner = self._expect(now, subscription, node, address)
             cut = subtree, epoch
             if not owner.add_cut(cut, is_announced=is_announced):
                 continue
             if owner.state is OwnerState.ACTIVE and owner.withholds_cuts:
                 self._renew(now, owner)
             elif owner.state is OwnerState.ACTIVE:
-                self._doubt(now, owner)
+                self._retry_if_unaccounted(now, owner)
             elif owner.state is not OwnerState.CLEAR and not (ask and is_new):
                 continue
-            elif ask or (not moved and cut in owner.left_out):
+            elif ask or (not moved and cut in owner.unaccounted):
                 self._ask_directly(now, owner)
             elif moved:
-                owner.machine.handle(OwnerEvent.EXPECT)
+                owner.state_machine.handle(OwnerEvent.EXPECT)
                 self._await(now, owner)
 
-    def _stands(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> bool:
+    def _accepts_answer(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> bool:
         """§6.1: whether an answer outside of a session counts. If the node is not responsible, and its answer
         does not stand for all delegations by which it was named, it counts like no answer."""
         owner.set_answer(owner.parts.answer)
-        if suback.responsible or not owner.left_out:
+        if suback.responsible or not owner.unaccounted:
             return True
         owner.subscription.reason = Reason.REASON_NOT_SERVING
         if owner.state is OwnerState.CLEAR:
             self._ask_directly(now, owner)
         return False
 
-    def _doubt(self, now: int, owner: SubscriptionOwner) -> None:
+    def _retry_if_unaccounted(self, now: int, owner: SubscriptionOwner) -> None:
         """§6.1: the node's answer leaves a delegation out. An unsolicited SUBACK may still amend it;
         otherwise the client discovers anew."""
-        if owner.left_out:
+        if owner.unaccounted:
             self._owner_cache.forget(owner.address)
-            known = owner.subscription
-            known.reason = Reason.REASON_NOT_SERVING
-            self._pauses.set(owner, now + retry_after(known.restarts, self._context.random))
+            subscription = owner.subscription
+            subscription.reason = Reason.REASON_NOT_SERVING
+            self._pauses.set(owner, now + retry_after(subscription.restarts, self._context.random))
 
     def _ask_directly(self, now: int, owner: SubscriptionOwner) -> None:
-        owner.machine.handle(OwnerEvent.SILENCE)
+        owner.state_machine.handle(OwnerEvent.SILENCE)
         self._pauses.cancel(owner)
-        self._ask(now, owner, pb.MODE_REFERRAL)
+        self._send_discovery(now, owner, pb.MODE_REFERRAL)
 
-    def _unanswered(self, now: int, owner: SubscriptionOwner, question: Request[SubscriptionOwner]) -> None:
-        owner.machine.handle(OwnerEvent.SILENCE)
-        if owner is owner.subscription.entry or question.tries < _DIRECT_TRIES:
-            self._questions.repeat(now, question)
+    def _unanswered(
+        self, now: int, owner: SubscriptionOwner, discovery_request: Request[SubscriptionOwner]
+    ) -> None:
+        owner.state_machine.handle(OwnerEvent.SILENCE)
+        if owner is owner.subscription.root_owner or discovery_request.tries < _DIRECT_TRIES:
+            self._discovery_requests.repeat(now, discovery_request)
         else:
             self._owner_cache.forget(owner.address)
             self._start_over(now, owner.subscription)
 
-    def _start_over(self, now: int, known: Subscription) -> None:
+    def _start_over(self, now: int, subscription: ClientSubscription) -> None:
         """Discovers anew. The nodes that have the subscription are asked again in their sessions, to name
         their cuts."""
-        known.restarts += 1
-        self._discover(now, known)
-        self.renew(now, known)
-        self._review(known)
+        subscription.restarts += 1
+        self._discover(now, subscription)
+        self.renew(now, subscription)
+        self._on_change(subscription)
 
-    def _owner(self, now: int, known: Subscription, node: str, address: Address) -> SubscriptionOwner:
-        owner = known.by_node.get(node) or self._expect(now, known, node, address)
+    def _owner(
+        self, now: int, subscription: ClientSubscription, node: str, address: Address
+    ) -> SubscriptionOwner:
+        owner = subscription.by_node.get(node) or self._expect(now, subscription, node, address)
         if owner.link is None:
             owner.address = address
         return owner
 
-    def _expect(self, now: int, known: Subscription, node: str, address: Address) -> SubscriptionOwner:
-        owner = known.name(node, address)
+    def _expect(
+        self, now: int, subscription: ClientSubscription, node: str, address: Address
+    ) -> SubscriptionOwner:
+        owner = subscription.add_named(node, address)
         self._await(now, owner)
         return owner
 
     def _await(self, now: int, owner: SubscriptionOwner) -> None:
         self._pauses.set(owner, now + retry_after(0, self._context.random))
 
-    def _judge(self, now: int, owner: SubscriptionOwner, responsible: bool) -> None:
+    def _apply_answer(self, now: int, owner: SubscriptionOwner, responsible: bool) -> None:
         """Takes a node's word outside of a session, which counts only until the session with it begins."""
         if owner.link is not None or owner.state is OwnerState.BACKING_OFF:
             return
-        owner.machine.handle(OwnerEvent.RESPONSIBLE if responsible else OwnerEvent.NOT_RESPONSIBLE)
+        owner.state_machine.handle(OwnerEvent.RESPONSIBLE if responsible else OwnerEvent.NOT_RESPONSIBLE)
         self.release(owner)
         if responsible:
             self._subscribe(now, owner)
@@ -431,80 +443,80 @@ class SubscriptionOwners:
     # Within sessions
 
     def _renew(self, now: int, owner: SubscriptionOwner) -> None:
-        owner.machine.handle(OwnerEvent.RENEW)
+        owner.state_machine.handle(OwnerEvent.RENEW)
         self._subscribe(now, owner)
 
     def _subscribe(self, now: int, owner: SubscriptionOwner) -> None:
         """§6.2: makes or renews the subscription in the session with this node."""
-        self._close_question(owner)
+        self._close_discovery_request(owner)
         link = self._context.core.connect(owner.address, self._tokens.get(now, owner.address) or b"")
         if link != owner.link:
             self.release(owner)
             self._attach(owner, link)
-        if self._subscribe_requests.ask(owner, link):
-            self._pauses.set(owner, now + _SUBSCRIBE_PATIENCE)
+        if self._subscribe_requests.send_subscribe(owner, link):
+            self._pauses.set(owner, now + _SUBSCRIBE_TIMEOUT)
         else:
             self._pause(now, owner, OwnerEvent.LINK_DOWN)
 
     def _handle_session_suback(
         self, now: int, link: int, owner: SubscriptionOwner, suback: pb.SubAck
     ) -> None:
-        known = owner.subscription
+        subscription = owner.subscription
         self._learn(now, owner, suback)
         if suback.node and suback.node != owner.node:  # Another node has this address now.
-            owner.machine.handle(OwnerEvent.NOT_RESPONSIBLE)
+            owner.state_machine.handle(OwnerEvent.NOT_RESPONSIBLE)
             self.release(owner)
-            self._start_over(now, known)
+            self._start_over(now, subscription)
             return
-        is_whole = owner.session_parts.take(suback)
+        is_whole = owner.session_parts.add_part(suback)
         if is_whole:
             owner.set_answer(owner.session_parts.answer)
-        self._name(now, known, suback.passed_to, ask=True)
-        self._renew_heirs(now, known, suback.passed_to)
-        if suback.reason in PASSING_REASONS:
-            known.reason = suback.reason
+        self._add_named(now, subscription, suback.passed_to, ask=True)
+        self._renew_targets(now, subscription, suback.passed_to)
+        if suback.reason in TEMPORARY_REASONS:
+            subscription.reason = suback.reason
             self._pause(now, owner, OwnerEvent.DEFER)
         elif suback.reason not in (Reason.REASON_SUCCESS, Reason.REASON_NOT_RESPONSIBLE):
-            self._refuse(now, known, suback.reason)
+            self._on_refused(now, subscription, suback.reason)
         elif not is_whole:
             pass
         elif suback.active:
-            self._served(now, owner, suback)
+            self._handle_active(now, owner, suback)
         else:
             self._not_responsible(now, link, owner, suback)
-        self._review(known)
+        self._on_change(subscription)
 
-    def _served(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
+    def _handle_active(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
         is_settled = self._subscribe_requests.answered(owner, suback.request)
         if is_settled:
             self._activate(now, owner)
 
-    def _renew_heirs(self, now: int, known: Subscription, cuts: Iterable[pb.Cut]) -> None:
+    def _renew_targets(self, now: int, subscription: ClientSubscription, cuts: Iterable[pb.Cut]) -> None:
         """§5.4: what a node got by a handover is older than what the source was asked since. So the target is
         asked, too."""
-        for heir in [known.by_node[cut.node] for cut in cuts if cut.node in known.by_node]:
-            if heir.state is OwnerState.ACTIVE and self._subscribe_requests.has_askers(heir):
-                self._renew(now, heir)
+        for target in [subscription.by_node[cut.node] for cut in cuts if cut.node in subscription.by_node]:
+            if target.state is OwnerState.ACTIVE and self._subscribe_requests.has_askers(target):
+                self._renew(now, target)
 
     def _not_responsible(self, now: int, link: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
         """§6.3: if the answer leaves a delegation out, the node may have lost that subtree to any node."""
-        known = owner.subscription
-        known.links.discard(link)
-        owner.machine.handle(OwnerEvent.NOT_RESPONSIBLE)
+        subscription = owner.subscription
+        subscription.links.discard(link)
+        owner.state_machine.handle(OwnerEvent.NOT_RESPONSIBLE)
         self.release(owner)
-        if owner.left_out or not (suback.passed_to or suback.held):
+        if owner.unaccounted or not (suback.passed_to or suback.held):
             self._owner_cache.forget(owner.address)
-            self._start_over(now, known)
+            self._start_over(now, subscription)
 
     def _activate(self, now: int, owner: SubscriptionOwner) -> None:
-        owner.machine.handle(OwnerEvent.ACTIVATE)
+        owner.state_machine.handle(OwnerEvent.ACTIVATE)
         owner.failures = 0
         self._pauses.cancel(owner)
-        self._doubt(now, owner)
+        self._retry_if_unaccounted(now, owner)
 
     def _pause(self, now: int, owner: SubscriptionOwner, event: OwnerEvent) -> None:
         """Makes the subscription again after a pause (§6.3)."""
-        owner.machine.handle(event)
+        owner.state_machine.handle(event)
         self.release(owner)
         attempts = owner.failures + owner.subscription.restarts
         owner.failures += 1
@@ -514,18 +526,18 @@ class SubscriptionOwners:
         if owner.state is OwnerState.EXPECTED:
             self._ask_directly(now, owner)
         elif owner.state is OwnerState.BACKING_OFF and owner.failures == 1:
-            owner.machine.handle(OwnerEvent.RESUME)
+            owner.state_machine.handle(OwnerEvent.RESUME)
             self._subscribe(now, owner)
         else:  # The node was silent a second time, or in its session: the subtree may have moved.
             self._owner_cache.forget(owner.address)
             self._start_over(now, owner.subscription)
 
     def _attach(self, owner: SubscriptionOwner, link: int) -> None:
-        owner.link, owner.session_parts = link, AnswerParts()
+        owner.link, owner.session_parts = link, SubackAnswerParts()
         owner.subscription.links.add(link)
         self._by_link.setdefault(link, {})[owner] = None
 
-    def _close_question(self, owner: SubscriptionOwner) -> None:
-        if owner.question is not None:
-            self._questions.close(owner.question)
-            owner.question = None
+    def _close_discovery_request(self, owner: SubscriptionOwner) -> None:
+        if owner.discovery_request is not None:
+            self._discovery_requests.close(owner.discovery_request)
+            owner.discovery_request = None

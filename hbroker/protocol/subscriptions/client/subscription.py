@@ -27,7 +27,7 @@ from hbroker.addresses import format_address
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.requests import Request
 from hbroker.protocol.sessions.options import SessionOptions
-from hbroker.protocol.state_machine import Machine, Symbol
+from hbroker.protocol.state_machine import StateMachine, Symbol
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client.options import Key, Listeners, Options
 from hbroker.subtree import depth, prefixes
@@ -35,11 +35,11 @@ from hbroker.subtree import depth, prefixes
 __all__ = [
     "OWNER",
     "SUBSCRIPTION",
-    "Answer",
-    "AnswerParts",
+    "ClientSubscription",
     "OwnerEvent",
     "OwnerState",
-    "Subscription",
+    "SubackAnswer",
+    "SubackAnswerParts",
     "SubscriptionEvent",
     "SubscriptionOwner",
     "SubscriptionState",
@@ -56,13 +56,13 @@ _EMPTY: Final[frozenset[Any]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SubackAnswer:
     """The subtrees that a node holds, and its cuts as (subtree: epoch), as far as a filter touches them."""
 
     held: AbstractSet[str] = frozenset()
     cuts: Mapping[str, int] = field(default_factory=lambda: _NO_CUTS)
 
-    def stands_for(self, subtree: str, epoch: int) -> bool:
+    def accounts_for(self, subtree: str, epoch: int) -> bool:
         """Whether the answer stands for a delegation by which the node was named (§6.1): the node holds the
         subtree itself, or has delegated exactly this subtree under a higher epoch."""
         for around in reversed([*prefixes(subtree, depth(subtree))]):
@@ -72,19 +72,19 @@ class Answer:
                 return around == subtree and self.cuts[around] > epoch
         return False
 
-    def amended(self, change: Answer) -> Answer:
+    def with_change(self, change: SubackAnswer) -> SubackAnswer:
         """This answer with an unsolicited SUBACK, which lists all subtrees that are held now, and only the
         new cuts (§6.3)."""
         before = {subtree: epoch for subtree, epoch in self.cuts.items() if subtree not in change.held}
-        return Answer(change.held, {**before, **change.cuts})
+        return SubackAnswer(change.held, {**before, **change.cuts})
 
 
-NO_ANSWER: Final = Answer()
+NO_ANSWER: Final = SubackAnswer()
 """Of a node that has not answered: one for all of them."""
 
 
 @dataclass(slots=True)
-class AnswerParts:
+class SubackAnswerParts:
     """The parts of one node's answer. `answer`: the last complete answer."""
 
     list: int = 0
@@ -92,9 +92,9 @@ class AnswerParts:
     """None: no part of a split answer has arrived."""
     held: set[str] = field(default_factory=lambda: _NONE)
     cuts: dict[str, int] = field(default_factory=lambda: _NO_CUTS)
-    answer: Answer = field(default_factory=lambda: NO_ANSWER)
+    answer: SubackAnswer = field(default_factory=lambda: NO_ANSWER)
 
-    def take(self, suback: pb.SubAck) -> bool:
+    def add_part(self, suback: pb.SubAck) -> bool:
         """Adds one part. Returns whether the answer is complete. A part with another `list` begins a new
         answer."""
         if suback.parts > MOST_ANSWER_PARTS:
@@ -102,7 +102,7 @@ class AnswerParts:
         held, cuts = suback.held, {cut.subtree: cut.epoch for cut in suback.passed_to}
         if not suback.parts:
             self.missing = None
-            self.answer = Answer(_shared(tuple(held)), cuts or _NO_CUTS)
+            self.answer = SubackAnswer(_shared(tuple(held)), cuts or _NO_CUTS)
             return True
         if self.missing is None or self.list != suback.list:
             self.list, self.missing = suback.list, set(range(suback.parts))
@@ -111,7 +111,7 @@ class AnswerParts:
         self.held.update(held)
         self.cuts.update(cuts)
         if not self.missing:
-            self.answer = Answer(self.held, self.cuts)
+            self.answer = SubackAnswer(self.held, self.cuts)
         return not self.missing
 
 
@@ -199,30 +199,30 @@ class SubscriptionOwner:
     - `cuts`: the delegations (subtree, epoch) by which other nodes named it.
     - `announced`: those of them that an owner announced whose cuts were known, by an unsolicited SUBACK.
     - `answer`: its last answer, amended by the unsolicited SUBACKs since. `solicited`: without these.
-    - `left_out`: the delegations for which its answer does not stand (§6.1, §6.2).
-    - `question`: the request outside of a session.
+    - `unaccounted`: the delegations for which its answer does not stand (§6.1, §6.2).
+    - `discovery_request`: the request outside of a session.
     - `parts`: the parts of its answer to that; `session_parts`: those within the session.
     - `link`: the link of the session.
     - `pending`: the SUBSCRIBEs within the session that wait for an answer, with the listener of each.
-    - `served`: the listeners for which it has answered, until the subscription is complete.
+    - `answered_listeners`: the listeners for which it has answered, until the subscription is complete.
     - `failures`: pauses since it was last active.
     """
 
-    subscription: Subscription
+    subscription: ClientSubscription
     node: str
     address: Address
-    machine: Machine[OwnerState, OwnerEvent]
+    state_machine: StateMachine[OwnerState, OwnerEvent]
     cuts: set[tuple[str, int]] = field(default_factory=set)
     announced: AbstractSet[tuple[str, int]] = _EMPTY
-    answer: Answer = field(default_factory=lambda: NO_ANSWER)
-    solicited: Answer = field(default_factory=lambda: NO_ANSWER)
-    left_out: AbstractSet[tuple[str, int]] = _EMPTY
-    question: Request[SubscriptionOwner] | None = None
-    parts: AnswerParts = field(default_factory=AnswerParts)
-    session_parts: AnswerParts = field(default_factory=AnswerParts)
+    answer: SubackAnswer = field(default_factory=lambda: NO_ANSWER)
+    solicited: SubackAnswer = field(default_factory=lambda: NO_ANSWER)
+    unaccounted: AbstractSet[tuple[str, int]] = _EMPTY
+    discovery_request: Request[SubscriptionOwner] | None = None
+    parts: SubackAnswerParts = field(default_factory=SubackAnswerParts)
+    session_parts: SubackAnswerParts = field(default_factory=SubackAnswerParts)
     link: int | None = None
     pending: dict[int, int] = field(default_factory=dict)
-    served: AbstractSet[int] = _EMPTY
+    answered_listeners: AbstractSet[int] = _EMPTY
     failures: int = 0
 
     def add_cut(self, cut: tuple[str, int], *, is_announced: bool = False) -> bool:
@@ -232,35 +232,35 @@ class SubscriptionOwner:
         self.cuts.add(cut)
         if is_announced:
             self.announced = {*self.announced, cut}
-        if not self._stands_for(cut):
-            self.left_out = {*self.left_out, cut}
+        if not self._accounts_for(cut):
+            self.unaccounted = {*self.unaccounted, cut}
         return True
 
-    def set_answer(self, answer: Answer) -> None:
+    def set_answer(self, answer: SubackAnswer) -> None:
         """Replaces its last answer, by one to a SUBSCRIBE."""
         self.solicited = answer
         self._set_answer(answer)
 
-    def amend_answer(self, change: Answer) -> None:
+    def amend_answer(self, change: SubackAnswer) -> None:
         """Amends its last answer by an unsolicited SUBACK (§6.3)."""
-        self._set_answer(self.answer.amended(change))
+        self._set_answer(self.answer.with_change(change))
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forgets its answer, and the delegations by which it was named."""
         self.cuts.clear()
         self.announced = _EMPTY
-        self.parts, self.session_parts = AnswerParts(), AnswerParts()
+        self.parts, self.session_parts = SubackAnswerParts(), SubackAnswerParts()
         self.set_answer(NO_ANSWER)
 
-    def _set_answer(self, answer: Answer) -> None:
+    def _set_answer(self, answer: SubackAnswer) -> None:
         self.answer = answer
-        self.left_out = {cut for cut in self.cuts if not self._stands_for(cut)} or _EMPTY
+        self.unaccounted = {cut for cut in self.cuts if not self._accounts_for(cut)} or _EMPTY
 
-    def _stands_for(self, cut: tuple[str, int]) -> bool:
+    def _accounts_for(self, cut: tuple[str, int]) -> bool:
         """Whether its answer stands for a delegation, and the cuts in the delegated subtree are known (§6.2):
         from the owner before, or from an answer of this node to a SUBSCRIBE."""
-        is_known = cut in self.announced or self.solicited.stands_for(*cut)
-        return is_known and self.answer.stands_for(*cut)
+        is_known = cut in self.announced or self.solicited.accounts_for(*cut)
+        return is_known and self.answer.accounts_for(*cut)
 
     @property
     def text(self) -> str:
@@ -271,34 +271,34 @@ class SubscriptionOwner:
     @property
     def state(self) -> OwnerState:
         """What the client waits for from this node."""
-        return self.machine.state
+        return self.state_machine.state
 
     @property
     def is_awaited(self) -> bool:
         """Whether it has not answered yet whether it is responsible."""
-        return self.machine.state in (OwnerState.EXPECTED, OwnerState.ASKED)
+        return self.state_machine.state in (OwnerState.EXPECTED, OwnerState.ASKED)
 
     @property
     def knows_cuts(self) -> bool:
         """Whether its cuts are known, because no request to it is open. Unsolicited SUBACKs name only
         changes."""
-        return self.machine.state in (OwnerState.CLEAR, OwnerState.ACTIVE)
+        return self.state_machine.state in (OwnerState.CLEAR, OwnerState.ACTIVE)
 
     @property
     def withholds_cuts(self) -> bool:
         """Whether only an unsolicited SUBACK stands for a delegation: cuts may have moved along, and only an
         answer to a SUBSCRIBE names these (§6.2)."""
-        return any(self.answer.stands_for(*cut) for cut in self.left_out)
+        return any(self.answer.accounts_for(*cut) for cut in self.unaccounted)
 
     @property
     def has_answered(self) -> bool:
         """Whether its answer stands for all delegations by which it was named."""
-        return not self.is_awaited and not self.left_out
+        return not self.is_awaited and not self.unaccounted
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing is awaited from it."""
-        return self.machine.state in (OwnerState.CLEAR, OwnerState.ACTIVE) and not self.left_out
+        return self.state_machine.state in (OwnerState.CLEAR, OwnerState.ACTIVE) and not self.unaccounted
 
 
 class SubscriptionState(Symbol):
@@ -346,11 +346,11 @@ SUBSCRIPTION: Final[dict[tuple[SubscriptionState, SubscriptionEvent], Subscripti
 
 
 @dataclass(slots=True, eq=False)
-class Subscription:
+class ClientSubscription:
     """A filter with its listeners and owners.
 
     - `listeners`: the listeners' options by id.
-    - `waiting`: the listeners that were not told yet that it is complete.
+    - `pending_listeners`: the listeners that were not told yet that it is complete.
     - `restarts`: discoveries since it was last complete.
     - `reason`: that of the last refusal.
     - `links`: the sessions in which a node may have it, also a node from which nothing is awaited any more.
@@ -362,11 +362,11 @@ class Subscription:
     filter: str
     group: str = ""
     listeners: Listeners = field(default_factory=Listeners)
-    waiting: set[int] = field(default_factory=set)
-    machine: Machine[SubscriptionState, SubscriptionEvent] = field(
-        default_factory=lambda: Machine(SUBSCRIPTION, SubscriptionState.DISCOVERING)
+    pending_listeners: set[int] = field(default_factory=set)
+    state_machine: StateMachine[SubscriptionState, SubscriptionEvent] = field(
+        default_factory=lambda: StateMachine(SUBSCRIPTION, SubscriptionState.DISCOVERING)
     )
-    entry: SubscriptionOwner | None = None
+    root_owner: SubscriptionOwner | None = None
     by_node: dict[str, SubscriptionOwner] = field(default_factory=dict)
     restarts: int = 0
     reason: int = 0
@@ -377,63 +377,65 @@ class Subscription:
     def restart(self) -> list[SubscriptionOwner]:
         """Begins a new discovery. Returns the owners that are forgotten: all that do not have the
         subscription."""
-        self.machine.handle(SubscriptionEvent.DISCOVER)
-        dropped = [at for at in self.everyone if at.state is not OwnerState.ACTIVE]
+        self.state_machine.handle(SubscriptionEvent.DISCOVER)
+        dropped = [at for at in self.all_owners if at.state is not OwnerState.ACTIVE]
         self.by_node = {node: at for node, at in self.by_node.items() if at.state is OwnerState.ACTIVE}
         for at in self.by_node.values():
-            at.begin_anew()
+            at.reset()
         return dropped
 
-    def settle(self) -> None:
+    def set_complete(self) -> None:
         """Notes that every listener was told that it is complete."""
         self.was_complete = True
-        self.waiting.clear()
+        self.pending_listeners.clear()
         for at in self.by_node.values():
-            at.served = _EMPTY
+            at.answered_listeners = _EMPTY
 
-    def lose(self, link: int) -> None:
+    def handle_link_down(self, link: int) -> None:
         """A session's link ended. If a SUBSCRIBE there was not answered, the node may have made the
         subscription, and its next answer would report that as resumed."""
-        has_answered = any(at.link == link and at.served for at in self.by_node.values())
+        has_answered = any(at.link == link and at.answered_listeners for at in self.by_node.values())
         if link in self.links and not has_answered and not self.was_complete:
             self.was_missing = True
         self.links.discard(link)
 
-    def name(self, node: str, address: Address) -> SubscriptionOwner:
+    def add_named(self, node: str, address: Address) -> SubscriptionOwner:
         """Adds a node that was named for the first time, and is expected to answer."""
-        named = SubscriptionOwner(self, node, address, Machine(OWNER, OwnerState.EXPECTED))
+        named = SubscriptionOwner(self, node, address, StateMachine(OWNER, OwnerState.EXPECTED))
         self.by_node[node] = named
         return named
 
-    def review(self) -> None:
+    def update_state(self) -> None:
         """Updates the state from the states of the owners."""
         # Nodes that were named last answer last, so the reverse order finds a missing answer soon.
-        everyone = self.everyone[::-1]
-        has_answered = all(at.has_answered for at in everyone)
-        is_settled = all(at.is_settled for at in everyone)
+        all_owners = self.all_owners[::-1]
+        has_answered = all(at.has_answered for at in all_owners)
+        is_settled = all(at.is_settled for at in all_owners)
         for event, holds in (
             (SubscriptionEvent.MISS, not has_answered),
             (SubscriptionEvent.ANSWERED, has_answered),
             (SubscriptionEvent.LOSE, has_answered and not is_settled),
             (SubscriptionEvent.CONFIRMED, is_settled),
         ):
-            if holds and self.machine.accepts(event):
-                self.machine.handle(event)
+            if holds and self.state_machine.accepts(event):
+                self.state_machine.handle(event)
 
     @property
-    def everyone(self) -> list[SubscriptionOwner]:
+    def all_owners(self) -> list[SubscriptionOwner]:
         """The entry, and all nodes that were named."""
-        return [*self.by_node.values()] if self.entry is None else [self.entry, *self.by_node.values()]
+        return (
+            [*self.by_node.values()] if self.root_owner is None else [self.root_owner, *self.by_node.values()]
+        )
 
     @property
     def is_discovering(self) -> bool:
         """Whether the answer of a named node is missing."""
-        return self.machine.state is SubscriptionState.DISCOVERING
+        return self.state_machine.state is SubscriptionState.DISCOVERING
 
     @property
     def is_complete(self) -> bool:
         """Whether every owner has it."""
-        return self.machine.state is SubscriptionState.COMPLETE
+        return self.state_machine.state is SubscriptionState.COMPLETE
 
     @property
     def options(self) -> Options:
@@ -469,7 +471,7 @@ class Subscription:
     def _retain_handling(self, listener: int) -> int:
         """As a waiting listener has it. For all others only retained messages of a new subscription are
         wanted."""
-        if listener in self.waiting:
+        if listener in self.pending_listeners:
             return self.listeners[listener].retain_handling
         least = min(options.retain_handling for options in self.listeners.kinds)
         return max(least, pb.RETAIN_HANDLING_SEND_IF_NEW)
@@ -495,6 +497,6 @@ class Subscription:
         return tuple(sorted(node for node, at in self.by_node.items() if at.state is OwnerState.ACTIVE))
 
     @property
-    def silent(self) -> list[SubscriptionOwner]:
+    def pending_owners(self) -> list[SubscriptionOwner]:
         """The nodes from which something is awaited."""
-        return [at for at in self.everyone if not at.is_settled]
+        return [at for at in self.all_owners if not at.is_settled]

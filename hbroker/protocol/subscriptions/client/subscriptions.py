@@ -24,16 +24,16 @@ from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client_context import ClientContext
-from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, pack
+from hbroker.protocol.packets import TEMPORARY_REASONS, Address, Reason, pack
 from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
-from hbroker.protocol.subscriptions.client.options import Key, Wanted
+from hbroker.protocol.subscriptions.client.options import Key, NewListener
 from hbroker.protocol.subscriptions.client.owners import SubscriptionOwners
-from hbroker.protocol.subscriptions.client.subscription import Subscription, SubscriptionEvent
+from hbroker.protocol.subscriptions.client.subscription import ClientSubscription, SubscriptionEvent
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
-__all__ = ["Subscriber", "UnsubscribeRequests"]
+__all__ = ["ClientSubscriptions", "UnsubscribeRequests"]
 
-_PATIENCE: Final = 2 * SECOND
+_TIMEOUT: Final = 2 * SECOND
 _MOST_REMEMBERED: Final = 4_096
 """The most subscriptions that are remembered as ended: the latest."""
 
@@ -84,7 +84,7 @@ class UnsubscribeRequests:
     def start(self, now: int, listener: int, key: Key, links: Iterable[int]) -> None:
         """Ends `key` in the sessions of `links`. `Unsubscribed` for `listener` follows."""
         pending = self._send(listener, key, links)
-        self._deadlines.set(pending, now + _PATIENCE)
+        self._deadlines.set(pending, now + _TIMEOUT)
         self._finish_if_answered(pending)
 
     def forget(self, key: Key, links: Iterable[int]) -> None:
@@ -139,42 +139,42 @@ class UnsubscribeRequests:
     def _say(self, pending: _PendingUnsubscribe) -> None:
         listener, pending.listener = pending.listener, None
         if listener is not None:
-            self._context.tell(Unsubscribed(listener))
+            self._context.on_result(Unsubscribed(listener))
 
 
-class Subscriber:
+class ClientSubscriptions:
     """All subscriptions of one client."""
 
     __slots__ = ("_by_id", "_by_key", "_context", "_deadlines", "_unsubscribe_requests", "owners")
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
-        self._by_key: dict[Key, Subscription] = {}
-        self._by_id: dict[int, Subscription] = {}
+        self._by_key: dict[Key, ClientSubscription] = {}
+        self._by_id: dict[int, ClientSubscription] = {}
         self._deadlines: TimerQueue[int] = TimerQueue()
-        self.owners = SubscriptionOwners(context, self._review, self._refused)
+        self.owners = SubscriptionOwners(context, self._update, self._handle_refused)
         self._unsubscribe_requests = UnsubscribeRequests(context)
 
     # In: the application
 
-    def subscribe(self, now: int, wanted: Sequence[Wanted], patience: int) -> None:
+    def subscribe(self, now: int, new_listeners: Sequence[NewListener], timeout: int) -> None:
         """Adds listeners. Messages may arrive for them from now on; `Subscribed` follows for each once the
         subscription is complete.
 
         All of them listen before the first SUBSCRIBE is sent, because queued messages of the session arrive
         with the first link (§6.4).
         """
-        for each in wanted:
+        for each in new_listeners:
             (group, filter), options = each.key, each.options
             self._context.core.listen(each.listener, filter, options.qos, options.retain_as_published, group)
-        for each in wanted:
-            self._deadlines.set(each.listener, now + patience)
+        for each in new_listeners:
+            self._deadlines.set(each.listener, now + timeout)
             self._add(now, each)
 
     def unsubscribe(self, now: int, listener: int) -> None:
         """Removes a listener; with the last one the subscription ends. `Unsubscribed` follows."""
-        known = self._by_id.get(listener)
-        key = ("", "") if known is None else known.key
+        subscription = self._by_id.get(listener)
+        key = ("", "") if subscription is None else subscription.key
         self._unsubscribe_requests.prepare(key)
         self._unsubscribe_requests.start(now, listener, key, self._remove(now, listener))
 
@@ -184,15 +184,15 @@ class Subscriber:
 
     def renew(self, now: int) -> None:
         """Sends the options of the session to every owner."""
-        for known in self._by_key.values():
-            self.owners.renew(now, known)
-            self._review(known)
+        for subscription in self._by_key.values():
+            self.owners.renew(now, subscription)
+            self._update(subscription)
 
     def give_up(self, now: int, reason: int) -> None:
         """Fails every subscription, and sends nothing to the owners."""
-        for known in list(self._by_key.values()):
-            known.reason = reason
-            for listener in sorted(known.listeners):
+        for subscription in list(self._by_key.values()):
+            subscription.reason = reason
+            for listener in sorted(subscription.listeners):
                 self._fail(now, listener, reason, answered=True)
 
     # In: the network
@@ -200,11 +200,11 @@ class Subscriber:
     def handle_session_suback(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§6.2, §5.4: handles a SUBACK within a session: an answer or, with request 0, an unsolicited one."""
         key = suback.group, suback.filter
-        known = self._by_key.get(key)
-        if known is not None and suback.active and not suback.resumed:
-            known.was_missing = True
+        subscription = self._by_key.get(key)
+        if subscription is not None and suback.active and not suback.resumed:
+            subscription.was_missing = True
         if not suback.request:
-            self._handle_owner_change(now, link, source, suback, known)
+            self._handle_owner_change(now, link, source, suback, subscription)
         elif self._unsubscribe_requests.handle_suback(suback.request):
             pass
         elif not self.owners.handle_session_suback(now, link, suback) and suback.active:
@@ -214,15 +214,15 @@ class Subscriber:
         """§6.3: makes every subscription of that session again. `is_refused`: the owner refused the session,
         because it has too many."""
         self._unsubscribe_requests.handle_link_down(link)
-        for known in self._by_key.values():
-            known.lose(link)
+        for subscription in self._by_key.values():
+            subscription.handle_link_down(link)
         self.owners.handle_link_down(now, link, is_refused=is_refused)
 
     def handle_timeout(self, now: int) -> None:
         """Asks silent nodes again, makes lost subscriptions again, and fails those whose time is over."""
         for listener in self._deadlines.due(now):
-            known = self._by_id[listener]
-            reason = known.reason or Reason.REASON_OWNER_UNREACHABLE
+            subscription = self._by_id[listener]
+            reason = subscription.reason or Reason.REASON_OWNER_UNREACHABLE
             self._abandon(now, listener, reason, answered=reason == Reason.REASON_QUOTA_EXCEEDED)
         self.owners.handle_timeout(now)
         self._unsubscribe_requests.handle_timeout(now)
@@ -239,45 +239,45 @@ class Subscriber:
 
     # Listeners and outcomes
 
-    def _add(self, now: int, wanted: Wanted) -> None:
-        key, listener, options = wanted.key, wanted.listener, wanted.options
-        known = self._by_key.get(key)
-        is_new = known is None
-        before = None if known is None else known.options
-        if known is None:
+    def _add(self, now: int, new_listener: NewListener) -> None:
+        key, listener, options = new_listener.key, new_listener.listener, new_listener.options
+        subscription = self._by_key.get(key)
+        is_new = subscription is None
+        before = None if subscription is None else subscription.options
+        if subscription is None:
             group, filter = key
-            known = self._by_key[key] = Subscription(filter, group)
+            subscription = self._by_key[key] = ClientSubscription(filter, group)
             self._unsubscribe_requests.revoke(key)
-        known.listeners[listener] = options
-        known.waiting.add(listener)
-        self._by_id[listener] = known
+        subscription.listeners[listener] = options
+        subscription.pending_listeners.add(listener)
+        self._by_id[listener] = subscription
         if is_new:
-            self.owners.begin(now, known)
-        elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
-            self.owners.renew(now, known)
-        self._review(known)
+            self.owners.begin(now, subscription)
+        elif subscription.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
+            self.owners.renew(now, subscription)
+        self._update(subscription)
 
     def _handle_owner_change(
-        self, now: int, link: int, source: Address, suback: pb.SubAck, known: Subscription | None
+        self, now: int, link: int, source: Address, suback: pb.SubAck, subscription: ClientSubscription | None
     ) -> None:
         if suback.active:
             self._forget_if_unwanted(link, (suback.group, suback.filter))
-        if known is None or not suback.node:
+        if subscription is None or not suback.node:
             return
         # §7.8: the client chose that the session ends when its queue overflows.
         if suback.reason == Reason.REASON_QUOTA_EXCEEDED:
-            self._abandon_all(now, known, suback.reason)
+            self._abandon_all(now, subscription, suback.reason)
         else:
-            self.owners.handle_owner_change(now, known, link, source, suback)
+            self.owners.handle_owner_change(now, subscription, link, source, suback)
 
-    def _review(self, known: Subscription) -> None:
-        known.review()
-        if known.is_complete:
-            known.restarts = 0
-            for listener in sorted(known.waiting):
+    def _update(self, subscription: ClientSubscription) -> None:
+        subscription.update_state()
+        if subscription.is_complete:
+            subscription.restarts = 0
+            for listener in sorted(subscription.pending_listeners):
                 self._deadlines.cancel(listener)
-                self._context.tell(Subscribed(listener, known.owners, known.is_resumed))
-            known.settle()
+                self._context.on_result(Subscribed(listener, subscription.owners, subscription.is_resumed))
+            subscription.set_complete()
 
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
         """Ends a subscription that a node has made or taken over, although this client has ended it. In a
@@ -289,21 +289,21 @@ class Subscriber:
 
     # Ends
 
-    def _refused(self, now: int, known: Subscription, reason: int) -> None:
+    def _handle_refused(self, now: int, subscription: ClientSubscription, reason: int) -> None:
         """§8: a refusal that passes is handled like silence; any other one ends the subscription."""
-        known.reason = reason
-        if reason not in PASSING_REASONS:
-            self._abandon_all(now, known, reason)
+        subscription.reason = reason
+        if reason not in TEMPORARY_REASONS:
+            self._abandon_all(now, subscription, reason)
 
-    def _abandon_all(self, now: int, known: Subscription, reason: int) -> None:
-        for listener in sorted(known.listeners):
+    def _abandon_all(self, now: int, subscription: ClientSubscription, reason: int) -> None:
+        for listener in sorted(subscription.listeners):
             self._abandon(now, listener, reason, answered=True)
 
     def _fail(self, now: int, listener: int, reason: int, *, answered: bool) -> list[int]:
         """Fails a listener. Returns the links of the sessions in which the subscription goes on."""
-        known = self._by_id[listener]
-        tried = tuple(owner.text for owner in known.silent)
-        self._context.tell(SubscriptionFailed(listener, known.title, reason, answered, tried))
+        subscription = self._by_id[listener]
+        tried = tuple(owner.text for owner in subscription.pending_owners)
+        self._context.on_result(SubscriptionFailed(listener, subscription.title, reason, answered, tried))
         return self._remove(now, listener)
 
     def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
@@ -318,24 +318,24 @@ class Subscriber:
         If the other listeners ask for less, the owners get a SUBSCRIBE with the new options. `is_kept`: the
         subscription stays in the session.
         """
-        known = self._by_id.pop(listener, None)
-        is_member = known is not None and bool(known.key[0])
+        subscription = self._by_id.pop(listener, None)
+        is_member = subscription is not None and bool(subscription.key[0])
         self._context.core.unlisten(listener, is_member and not is_kept)
         self._deadlines.cancel(listener)
-        if known is None:
+        if subscription is None:
             return []
-        before = known.options
-        del known.listeners[listener]
-        known.waiting.discard(listener)
-        if known.listeners:
-            if known.options != before:
-                self.owners.renew(now, known)
-                self._review(known)
+        before = subscription.options
+        del subscription.listeners[listener]
+        subscription.pending_listeners.discard(listener)
+        if subscription.listeners:
+            if subscription.options != before:
+                self.owners.renew(now, subscription)
+                self._update(subscription)
             return []
-        del self._by_key[known.key]
+        del self._by_key[subscription.key]
         if not is_kept:
-            self._unsubscribe_requests.remember(known.key)
-        known.machine.handle(SubscriptionEvent.END)
-        for owner in known.everyone:
+            self._unsubscribe_requests.remember(subscription.key)
+        subscription.state_machine.handle(SubscriptionEvent.END)
+        for owner in subscription.all_owners:
             self.owners.release(owner)
-        return sorted(known.links)
+        return sorted(subscription.links)

@@ -45,31 +45,31 @@ class SubAcks:
         The cut of a `Delegation` object never changes: another epoch or owner is another object.
         """
         head = ack.SerializeToString()
-        key = tuple(map(id, children)), tuple(held), _room(head)
+        key = tuple(map(id, children)), tuple(held), _max_list_bytes(head)
         known = self._cached.get(key)
         if known is None:
             if len(self._cached) >= MOST_CACHED:
                 del self._cached[next(iter(self._cached))]
-            lists = _lists((child.as_cut() for child in children), held, _room(head))
+            lists = _lists((child.as_cut() for child in children), held, _max_list_bytes(head))
             known = self._cached[key] = children, lists
         return (packed("suback", head + part) for part in known[1])
 
     def of(self, ack: pb.SubAck, cuts: Iterable[Cut], held: Sequence[str]) -> Iterator[bytes]:
         """Serialised packets: `ack` with these cuts and subtrees."""
         head = ack.SerializeToString()
-        return (packed("suback", head + part) for part in _lists(cuts, held, _room(head)))
+        return (packed("suback", head + part) for part in _lists(cuts, held, _max_list_bytes(head)))
 
 
-def _room(head: bytes) -> int:
+def _max_list_bytes(head: bytes) -> int:
     steps = -(-len(head) // HEAD_STEP)
     return max(PACKET_ROOM - steps * HEAD_STEP, PACKET_ROOM // 2)
 
 
-def _lists(cuts: Iterable[Cut], held: Sequence[str], room: int) -> list[bytes]:
+def _lists(cuts: Iterable[Cut], held: Sequence[str], max_bytes: int) -> list[bytes]:
     """The serialised fields `passed_to` and `held`: whole if they fit, else in numbered parts."""
     items = [pb.SubAck(passed_to=[cut_of(cut)]).SerializeToString() for cut in cuts]
     items += [pb.SubAck(held=[subtree]).SerializeToString() for subtree in held]
-    chunks = list(_chunks(items, room))
+    chunks = list(_chunks(items, max_bytes))
     if len(chunks) <= 1:
         return chunks or [b""]
     digest = int.from_bytes(blake2b(b"".join(items), digest_size=8).digest())
@@ -79,12 +79,12 @@ def _lists(cuts: Iterable[Cut], held: Sequence[str], room: int) -> list[bytes]:
     ]
 
 
-def _chunks(items: Iterable[bytes], room: int) -> Iterator[bytes]:
+def _chunks(items: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
     """Joins consecutive items as long as they fit. A single larger item goes alone."""
     chunk: list[bytes] = []
     size = 0
     for item in items:
-        if chunk and size + len(item) > room:
+        if chunk and size + len(item) > max_bytes:
             yield b"".join(chunk)
             chunk, size = [], 0
         chunk.append(item)

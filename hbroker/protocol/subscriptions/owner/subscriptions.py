@@ -25,13 +25,13 @@ from hbroker.protocol.ownership.ended_leases import EndedLeases
 from hbroker.protocol.ownership.jurisdiction import Delegation, Grant
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
 from hbroker.protocol.requester import ForwardingLimits, Requester
-from hbroker.protocol.sessions.session_table import Session, Sessions
+from hbroker.protocol.sessions.session_table import Session, SessionTable
 from hbroker.protocol.sessions.subscription_store import (
     MOST_OVERFLOW,
     MOST_QOS,
     Key,
-    Subscribers,
     Subscription,
+    SubscriptionStore,
 )
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.subscriptions.shared import group_is_valid
@@ -40,11 +40,11 @@ from hbroker.protocol.timers import TimerQueue, earliest
 if TYPE_CHECKING:
     from hbroker.protocol.handover.subtree_state import ReceivedState
 
-__all__ = ["Announcements", "Gone", "Move", "OwnerSubscriptions"]
+__all__ = ["Announcements", "Move", "OwnerSubscriptions", "SubtreeLeft"]
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class SubtreeLeft:
     """A subtree went to another owner, which `cut` names. `with_sessions`: by a handover, with the queues of
     the sessions."""
 
@@ -52,7 +52,7 @@ class Gone:
     with_sessions: bool
 
 
-Move: TypeAlias = Gone | str
+Move: TypeAlias = SubtreeLeft | str
 """A subtree that went away, or the subtree that came here."""
 
 PER_ITERATION: Final = 128
@@ -65,30 +65,30 @@ class Announcements:
 
     def __init__(self, announce: Callable[[Subscription, Move], None]) -> None:
         self._announce = announce
-        self._waiting: deque[tuple[Subscription, Move]] = deque()
-        self._due: int | None = None
+        self._queue: deque[tuple[Subscription, Move]] = deque()
+        self._next_round_at: int | None = None
 
     def add(self, subscriptions: Iterable[Subscription], move: Move) -> None:
         """Adds announcements behind all earlier ones. The first is made in a later call, when the change is
         complete."""
-        was_idle = not self._waiting
-        self._waiting.extend((subscription, move) for subscription in subscriptions)
-        if was_idle and self._waiting:
-            self._due = 0
+        was_idle = not self._queue
+        self._queue.extend((subscription, move) for subscription in subscriptions)
+        if was_idle and self._queue:
+            self._next_round_at = 0
 
     def handle_timeout(self, now: int) -> None:
         """Runs the next round, if it is due."""
-        if self._due is not None and now >= self._due:
-            self._turn()
-            self._due = now + PAUSE if self._waiting else None
+        if self._next_round_at is not None and now >= self._next_round_at:
+            self._run_round()
+            self._next_round_at = now + PAUSE if self._queue else None
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: nothing waits."""
-        return self._due
+        return self._next_round_at
 
-    def _turn(self) -> None:
-        for _ in range(min(PER_ITERATION, len(self._waiting))):
-            self._announce(*self._waiting.popleft())
+    def _run_round(self) -> None:
+        for _ in range(min(PER_ITERATION, len(self._queue))):
+            self._announce(*self._queue.popleft())
 
 
 class OwnerSubscriptions:
@@ -103,10 +103,14 @@ class OwnerSubscriptions:
         self._after_sync = context.after_sync
         self._watch = watch
         self._clock = context.clock
-        self.subscribers = Subscribers(settings.limits.subscriptions)
+        self.subscription_store = SubscriptionStore(settings.limits.subscriptions)
         """The stored subscriptions."""
-        self.sessions = Sessions(
-            context.core, settings.limits, self.subscribers, context.clock, context.storage.note_away
+        self.sessions = SessionTable(
+            context.core,
+            settings.limits,
+            self.subscription_store,
+            context.clock,
+            context.storage.save_offline,
         )
         """The sessions of this node's clients."""
         self._unconfirmed: TimerQueue[tuple[int, Key]] = TimerQueue()
@@ -129,14 +133,14 @@ class OwnerSubscriptions:
         """The core has ended the session, unless it is persistent, or its client begins another link
         (§3.6)."""
         before = self.sessions.of_link(link)
-        goes_on = before is not None and reason == "restarted" and self.subscribers.has_any(before.id)
+        goes_on = before is not None and reason == "restarted" and self.subscription_store.has_any(before.id)
         session = self.sessions.disconnect(now, link, goes_on=goes_on)
         if session is None:
             return
-        if not session.is_away:
+        if not session.is_offline:
             self._forget(session.id)
-        elif session.lingers and goes_on:
-            for subscription in self.subscribers.of(session.id):
+        elif session.is_unconfirmed and goes_on:
+            for subscription in self.subscription_store.of(session.id):
                 self._expect(now, subscription)
 
     def handle_overflow(self, session: int) -> None:
@@ -145,7 +149,7 @@ class OwnerSubscriptions:
         known = self.sessions.get(session)
         if known is None:
             return
-        for subscription in self.subscribers.of(session):
+        for subscription in self.subscription_store.of(session):
             if known.link is not None:
                 ack = self._ack(0, subscription.key, subscription.qos)
                 ack.reason = Reason.REASON_QUOTA_EXCEEDED
@@ -165,7 +169,7 @@ class OwnerSubscriptions:
             self._forget(session.id)
         for session_id, key in self._unconfirmed.due(now):
             self._remove(session_id, key)
-            self.sessions.end_lingering(session_id)
+            self.sessions.end_unconfirmed(session_id)
         self._announcements.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
@@ -186,7 +190,7 @@ class OwnerSubscriptions:
         elif not self._jurisdiction.grants:
             ack.reason = Reason.REASON_NOT_SERVING
         else:
-            self._take(requester, request, ack)
+            self._answer_request(requester, request, ack)
             return
         requester.answer(self._core, ack)
 
@@ -197,7 +201,7 @@ class OwnerSubscriptions:
         ack = self._ack(request.request, key)
         if session is None or not self._remove(session.id, key):
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
-        if not self._after_sync.follow(link, partial(self._core.send, link, pack(ack))):
+        if not self._after_sync.run_after_replies(link, partial(self._core.send, link, pack(ack))):
             self._diagnostics.count("unsubacks_not_sent")
 
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
@@ -211,44 +215,44 @@ class OwnerSubscriptions:
     def prepare(self, subscription: Subscription) -> None:
         """Makes a subscription of a handover, and its session; its client is not informed yet. A restored
         subscription stays unconfirmed, because the handover may fail, and its client may have ended it."""
-        known = self.subscribers.get(subscription.session, subscription.key)
-        self._make(replace(subscription, is_prepared=known is None or known.is_prepared))
+        known = self.subscription_store.get(subscription.session, subscription.key)
+        self._restore(replace(subscription, is_prepared=known is None or known.is_prepared))
 
     def withdraw(self, session: int, key: Key) -> None:
         """Removes a prepared subscription, because it has ended or the handover failed. A subscription stays
         if it was here before, or if its client has made it here since."""
-        known = self.subscribers.get(session, key)
+        known = self.subscription_store.get(session, key)
         if known is not None and known.is_prepared:
             self._remove(session, key)
 
-    def take_over(self, subtree: str, subscriptions: Sequence[Subscription]) -> None:
+    def install_state(self, subtree: str, subscriptions: Sequence[Subscription]) -> None:
         """Makes the subscriptions that were not prepared, and informs all clients that theirs are active
         here."""
         for subscription in subscriptions:
-            known = self.subscribers.get(subscription.session, subscription.key)
+            known = self.subscription_store.get(subscription.session, subscription.key)
             if known is None:
-                self._make(subscription)
+                self._restore(subscription)
                 continue
             self._unconfirmed.cancel((subscription.session, subscription.key))
             if known.is_prepared:
-                self.subscribers.add(replace(known, is_prepared=False))
+                self.subscription_store.add(replace(known, is_prepared=False))
         self._announcements.add(subscriptions, subtree)
 
-    def take_misdirected(self, subscriptions: Sequence[Subscription]) -> None:
+    def add_misrouted(self, subscriptions: Sequence[Subscription]) -> None:
         """Makes the subscriptions that the parent took in before it knew of this node (§5.1). Their clients
         do not know this node's cuts either, so they are informed."""
         for subscription in subscriptions:
-            if self.subscribers.get(subscription.session, subscription.key) is None:
-                self._make(subscription)
-            self._tell(subscription, self._cuts(subscription.filter))
-            if self._jurisdiction.responsible(subscription.filter) is None:
+            if self.subscription_store.get(subscription.session, subscription.key) is None:
+                self._restore(subscription)
+            self._send_unsolicited_suback(subscription, self._cuts(subscription.filter))
+            if self._jurisdiction.responsible_grant(subscription.filter) is None:
                 self._remove(subscription.session, subscription.key)
 
     def connected_touching(self, subtree: str) -> Iterator[Subscription]:
         """The subscriptions that touch a subtree, of sessions that are not offline."""
-        for subscription in self.subscribers.touching(subtree):
+        for subscription in self.subscription_store.touching(subtree):
             session = self.sessions.get(subscription.session)
-            if session is not None and not session.is_away:
+            if session is not None and not session.is_offline:
                 yield subscription
 
     def interrupt(self, subtree: str) -> None:
@@ -259,18 +263,20 @@ class OwnerSubscriptions:
         self.sessions.note_loss(subtree)
         self._interrupt(self._kept_touching(subtree))
 
-    def moved(self, cut: Cut, *, with_sessions: bool = False) -> None:
+    def subtree_moved(self, cut: Cut, *, with_sessions: bool = False) -> None:
         """A subtree went to a new owner, or was lost and goes to the parent: informs its subscribers, and
         removes the subscriptions that touch nothing here. `with_sessions`: it was handed over."""
-        self._announcements.add(list(self.subscribers.touching(cut[0])), Gone(cut, with_sessions))
+        self._announcements.add(
+            list(self.subscription_store.touching(cut[0])), SubtreeLeft(cut, with_sessions)
+        )
 
-    def end_lease(self, subtree: str, until: int | None, given: Sequence[str] = ()) -> None:
+    def end_lease(self, subtree: str, until: int | None, moving_subtrees: Sequence[str] = ()) -> None:
         """The lease of a subtree ended: now or, if this process was stopped, at `until`. The subscriptions of
         persistent sessions stay, and their clients are informed like all others."""
         self._ended_leases.prune(lambda ended_subtree: not self._kept_touching(ended_subtree))
         now = self._clock()
         self._ended_leases.begin(now if until is None else min(until, now), subtree)
-        self.sweep(given, ended_subtree=subtree)
+        self.sweep(moving_subtrees, ended_subtree=subtree)
 
     def resume(self, now: int, subtree: str, received: ReceivedState) -> None:
         """This node is about to serve a subtree; called before the received state is taken in. If a
@@ -295,22 +301,23 @@ class OwnerSubscriptions:
         for record in received.sessions.values():
             session = self.sessions.get(record.session)
             is_anew = record.HasField("begun_us") and now - record.begun_us > ended_at + timers.LEASE_DRIFT
-            if session is not None and session.is_away and is_anew:
+            if session is not None and session.is_offline and is_anew:
                 self._end(session)
 
-    def sweep(self, given: Sequence[str] = (), ended_subtree: str | None = None) -> None:
+    def sweep(self, moving_subtrees: Sequence[str] = (), ended_subtree: str | None = None) -> None:
         """A grant ended without a handover: removes the subscriptions that touch nothing that is left.
 
         Their clients are informed, and look for the new owner, because the node that takes the subtree back
         does not have these subscriptions. Besides, this node may have been granted a larger subtree around
-        it, with cuts of which the clients have not heard. `given`: the subtrees that are being handed over;
-        what touches them stays. `ended_subtree`: the subtree of the grant, if its lease has ended.
+        it, with cuts of which the clients have not heard. `moving_subtrees`: the subtrees that are being
+        handed over; what touches them stays. `ended_subtree`: the subtree of the grant, if its lease has
+        ended.
         """
-        for subscription in list(self.subscribers):
+        for subscription in list(self.subscription_store):
             if self._is_unconfirmed(subscription):
                 continue
-            is_given = any(filter_touches(subscription.filter, subtree) for subtree in given)
-            if is_given or self._jurisdiction.responsible(subscription.filter) is not None:
+            is_moving = any(filter_touches(subscription.filter, subtree) for subtree in moving_subtrees)
+            if is_moving or self._jurisdiction.responsible_grant(subscription.filter) is not None:
                 continue
             is_kept = self._is_kept(subscription)
             if not is_kept:
@@ -318,16 +325,16 @@ class OwnerSubscriptions:
             if not is_kept or (
                 ended_subtree is not None and filter_touches(subscription.filter, ended_subtree)
             ):
-                self._tell(subscription, self._cuts(subscription.filter))
+                self._send_unsolicited_suback(subscription, self._cuts(subscription.filter))
 
     def _announce(self, subscription: Subscription, move: Move) -> None:
-        is_known = self.subscribers.get(subscription.session, subscription.key) is not None
-        is_responsible = self._jurisdiction.responsible(subscription.filter) is not None
+        is_known = self.subscription_store.get(subscription.session, subscription.key) is not None
+        is_responsible = self._jurisdiction.responsible_grant(subscription.filter) is not None
         subtree = move if isinstance(move, str) else move.cut[0]
         is_here = isinstance(self._jurisdiction.lookup(subtree), Grant)
         if isinstance(move, str):
             if is_known and is_responsible:
-                self._tell(subscription, [], [subtree] if is_here else [])
+                self._send_unsolicited_suback(subscription, [], [subtree] if is_here else [])
         elif not is_here:
             others: list[Cut] = []
             if not is_responsible and not self._is_unconfirmed(subscription):
@@ -337,19 +344,19 @@ class OwnerSubscriptions:
                     return  # Its client was informed when the lease ended.
                 # This node will not inform it of cuts that are still moving to their owners.
                 others = [cut for cut in self._cuts(subscription.filter) if cut[0] != subtree]
-            self._tell(subscription, [move.cut, *others])
+            self._send_unsolicited_suback(subscription, [move.cut, *others])
             if move.with_sessions:
                 self.sessions.end_empty(subscription.session)
 
-    def _take(self, requester: Requester, request: pb.Subscribe, ack: pb.SubAck) -> None:
-        ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
-        ack.token = self._core.token_for(requester.origin)
+    def _answer_request(self, requester: Requester, request: pb.Subscribe, ack: pb.SubAck) -> None:
+        ack.responsible = self._jurisdiction.responsible_grant(ack.filter) is not None
+        ack.token = self._core.token_for(requester.address)
         if requester.session_link is not None:
-            self._answer_within(requester.session_link, requester.origin, request, ack)
+            self._answer_within(requester.session_link, requester.address, request, ack)
             return
         if request.mode == pb.MODE_RECURSIVE:
-            self._pass_down(
-                requester, request, self._jurisdiction.children(ack.filter, requester.parent_link)
+            self._forward(
+                requester, request, self._jurisdiction.touched_cuts(ack.filter, requester.parent_link)
             )
         for packet in self._with_children(ack):
             requester.answer_packed(self._core, packet)
@@ -370,7 +377,7 @@ class OwnerSubscriptions:
         has_replay = self._replay(session.id, request, is_new=not ack.resumed)
         # §6.2: the next run of this node waits for this subscriber only if it finds the subscription in its
         # file.
-        if not self._after_sync.answer(link, partial(self._confirm, link, ack)):
+        if not self._after_sync.send_reply(link, partial(self._confirm, link, ack)):
             self._diagnostics.count("subacks_not_sent")
         if not has_replay:
             self._refuse(session.id, link, request)
@@ -393,20 +400,20 @@ class OwnerSubscriptions:
         self._remove(session, key)
         ack = self._ack(0, key, request.qos)
         ack.reason = Reason.REASON_QUOTA_EXCEEDED
-        if not self._after_sync.follow(link, partial(self._core.send, link, pack(ack))):
+        if not self._after_sync.run_after_replies(link, partial(self._core.send, link, pack(ack))):
             self._diagnostics.count("subacks_not_sent")
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter
         if request.clean_start:
-            session = self._end(session) if self.subscribers.has_any(session.id) else session
+            session = self._end(session) if self.subscription_store.has_any(session.id) else session
             session.begun_at = self._clock()
         if self._jurisdiction.is_moving(request.filter):
             ack.reason = Reason.REASON_HANDOVER
             return
-        before = self.subscribers.get(session.id, key)
+        before = self.subscription_store.get(session.id, key)
         ack.resumed = before is not None and not before.interrupted
-        has_room = self.subscribers.has_room(session.id, key)
+        has_room = self.subscription_store.has_room(session.id, key)
         if not has_room or not self.sessions.renew(session, request):
             ack.reason, ack.resumed = Reason.REASON_QUOTA_EXCEEDED, False
             return
@@ -426,22 +433,22 @@ class OwnerSubscriptions:
         )
         ack.active = True
 
-    def _pass_down(self, requester: Requester, request: pb.Subscribe, children: Sequence[Delegation]) -> None:
-        origin = requester.onward()
+    def _forward(self, requester: Requester, request: pb.Subscribe, children: Sequence[Delegation]) -> None:
+        origin = requester.forwarded_origin()
         if origin is None:
             self._diagnostics.drop("too_many_hops")
             return
         links = _links(children)
         # A request that a parent forwarded was counted by the node that received it first.
-        if requester.parent_link is None and not self._forwarding_limits.take(
-            self._clock(), requester.origin, len(links)
+        if requester.parent_link is None and not self._forwarding_limits.try_consume(
+            self._clock(), requester.address, len(links)
         ):
             self._diagnostics.count("subscribes_not_passed_down")
             return
-        onward = pb.Subscribe()
-        onward.CopyFrom(request)
-        onward.origin.CopyFrom(origin)
-        packet = pack(onward)
+        forwarded_request = pb.Subscribe()
+        forwarded_request.CopyFrom(request)
+        forwarded_request.origin.CopyFrom(origin)
+        packet = pack(forwarded_request)
         for link in links:
             self._core.send(link, packet)
 
@@ -453,16 +460,16 @@ class OwnerSubscriptions:
         """§5.6: whether its session may have messages queued of a subtree whose lease has ended."""
         session = self.sessions.get(subscription.session)
         is_persistent = session is not None and session.is_persistent
-        return is_persistent and self._ended_leases.touch(subscription.filter)
+        return is_persistent and self._ended_leases.touches(subscription.filter)
 
     def _kept_touching(self, subtree: str) -> list[Subscription]:
         """The subscriptions of persistent sessions that touch a subtree."""
-        touching = ((s, self.sessions.get(s.session)) for s in self.subscribers.touching(subtree))
+        touching = ((s, self.sessions.get(s.session)) for s in self.subscription_store.touching(subtree))
         return [s for s, session in touching if session is not None and session.is_persistent]
 
     def _interrupt(self, subscriptions: Iterable[Subscription]) -> None:
         for subscription in subscriptions:
-            self.subscribers.add(replace(subscription, interrupted=True))
+            self.subscription_store.add(replace(subscription, interrupted=True))
 
     def _expect(self, now: int, subscription: Subscription) -> None:
         self._unconfirmed.set((subscription.session, subscription.key), now + timers.IDLE_TIMEOUT)
@@ -472,7 +479,7 @@ class OwnerSubscriptions:
         self._put(subscription)
 
     def _put(self, subscription: Subscription) -> None:
-        self.subscribers.add(subscription)
+        self.subscription_store.add(subscription)
         self._core.subscribe(
             subscription.session,
             subscription.filter,
@@ -483,12 +490,12 @@ class OwnerSubscriptions:
             overflow=subscription.overflow,
         )
 
-    def _make(self, subscription: Subscription) -> None:
+    def _restore(self, subscription: Subscription) -> None:
         self.sessions.open(self.sessions.adopt(subscription.session, subscription.address))
         self._add(subscription)
 
     def _remove(self, session: int, key: Key) -> bool:
-        removed = self.subscribers.remove(session, key)
+        removed = self.subscription_store.remove(session, key)
         self._unconfirmed.cancel((session, key))
         if removed is not None:
             group, filter = key
@@ -503,31 +510,35 @@ class OwnerSubscriptions:
         return self.sessions.get(session.id) or session
 
     def _forget(self, session: int) -> None:
-        for subscription in self.subscribers.remove_session(session):
+        for subscription in self.subscription_store.remove_session(session):
             self._unconfirmed.cancel((session, subscription.key))
             self._watch(subscription, True)
 
-    def _tell(self, subscription: Subscription, passed_to: list[Cut], came: Sequence[str] = ()) -> None:
+    def _send_unsolicited_suback(
+        self, subscription: Subscription, passed_to: list[Cut], came: Sequence[str] = ()
+    ) -> None:
         """Sends an unsolicited SUBACK (§6.3). `came`: the subtrees that this node was handed, which may be
         parts of larger ones."""
         session = self.sessions.get(subscription.session)
         if session is None or session.link is None:
             return
         ack = self._ack(0, subscription.key, subscription.qos)
-        ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
+        ack.responsible = ack.active = self._jurisdiction.responsible_grant(subscription.filter) is not None
         ack.resumed = ack.active and not subscription.interrupted
-        held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
+        held = dict.fromkeys([*self._jurisdiction.served_subtrees(ack.filter), *came])
         for packet in self._subacks.of(ack, passed_to, list(held)):
-            if not self._after_sync.follow(session.link, partial(self._core.send, session.link, packet)):
+            if not self._after_sync.run_after_replies(
+                session.link, partial(self._core.send, session.link, packet)
+            ):
                 self._diagnostics.count("subacks_not_sent")
 
     def _cuts(self, filter: str) -> list[Cut]:
-        return [delegation.as_cut() for delegation in self._jurisdiction.children(filter)]
+        return [delegation.as_cut() for delegation in self._jurisdiction.touched_cuts(filter)]
 
     def _with_children(self, ack: pb.SubAck) -> Iterator[bytes]:
         """SUBACK with the subtrees and cuts of this node, serialised, in as many parts as necessary."""
-        children = self._jurisdiction.children(ack.filter)
-        return self._subacks.of_children(ack, children, self._jurisdiction.served(ack.filter))
+        children = self._jurisdiction.touched_cuts(ack.filter)
+        return self._subacks.of_children(ack, children, self._jurisdiction.served_subtrees(ack.filter))
 
     def _ack(self, request: int, key: Key, qos: int = 0) -> pb.SubAck:
         group, filter = key

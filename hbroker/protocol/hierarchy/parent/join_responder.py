@@ -1,8 +1,8 @@
 """A node as a parent: which node may join below it, under which epoch, and for how long (§5.1, §5.5, §5.6).
 
-`judge` decides by jurisdiction and request alone, without effects. Outside of a session this node answers a
-JOIN about which it decides with an invitation; within a session, with a grant. `delegations` then runs the
-handover and the lease.
+`decide_join` decides by jurisdiction and request alone, without effects. Outside of a session this node
+answers a JOIN about which it decides with an invitation; within a session, with a grant. `delegations` then
+runs the handover and the lease.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from hbroker.protocol.packets import Address, Reason, address_from, address_of, 
 from hbroker.protocol.requester import Requester
 from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["Admitted", "Applicant", "Below", "JoinRefused", "ParentRole", "applicant_from", "judge"]
+__all__ = [
+    "Admitted",
+    "Applicant",
+    "DecidedByChild",
+    "JoinRefused",
+    "JoinResponder",
+    "applicant_from",
+    "decide_join",
+]
 
 NAME_LENGTH: Final = 255
 EPOCHS_AHEAD: Final = 24 * 3600 * 1000
@@ -63,7 +71,7 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
+class DecidedByChild:
     """The child with this delegation decides."""
 
     delegation: Delegation
@@ -77,7 +85,7 @@ class JoinRefused:
     holder: Delegation | None = None
 
 
-JoinDecision: TypeAlias = Admitted | Below | JoinRefused
+JoinDecision: TypeAlias = Admitted | DecidedByChild | JoinRefused
 
 
 def applicant_from(join: pb.Join) -> Applicant | None:
@@ -93,7 +101,9 @@ def applicant_from(join: pb.Join) -> Applicant | None:
     )
 
 
-def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]) -> JoinDecision:
+def decide_join(
+    applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]
+) -> JoinDecision:
     """Decides about a JOIN. `pending`: the delegations whose handover has begun and has not committed."""
     subtree = applicant.subtree
     if is_within(subtree, "$SYS") and subtree != f"{STATUS_ROOT}/{applicant.node}":
@@ -115,10 +125,10 @@ def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[De
 
 def _by_delegation(applicant: Applicant, jurisdiction: Jurisdiction, decider: Delegation) -> JoinDecision:
     if decider.subtree != applicant.subtree:
-        return Below(decider)
-    parent = jurisdiction.entrusted_to(decider)
+        return DecidedByChild(decider)
+    parent = jurisdiction.future_parent_of(decider)
     if parent is not None:
-        return Below(parent)
+        return DecidedByChild(parent)
     if not applicant.is_holder(decider):
         return JoinRefused(Reason.REASON_OVERLAP, decider)
     return _by_enclosing(applicant, jurisdiction)
@@ -126,13 +136,13 @@ def _by_delegation(applicant: Applicant, jurisdiction: Jurisdiction, decider: De
 
 def _by_enclosing(applicant: Applicant, jurisdiction: Jurisdiction) -> JoinDecision:
     """Decides by the grant out of which a subtree that is already delegated was cut."""
-    grant = jurisdiction.enclosing(applicant.subtree)
+    grant = jurisdiction.enclosing_grant(applicant.subtree)
     if grant is None:
         return JoinRefused(Reason.REASON_OUTSIDE_JURISDICTION)
     return Admitted(grant) if grant.serving else JoinRefused(Reason.REASON_NOT_SERVING)
 
 
-class ParentRole:
+class JoinResponder:
     """Decides about every JOIN. `nonces`: those of this run."""
 
     def __init__(self, context: NodeContext, delegations: Delegations, nonces: Nonces) -> None:
@@ -158,7 +168,7 @@ class ParentRole:
         elif not self._is_proved(now, requester, join):
             if join.credential:
                 self._diagnostics.drop("unauthenticated")
-            self._refuse(requester, join, _UNPROVED, self._nonces.current(now, "join", *requester.origin))
+            self._refuse(requester, join, _UNPROVED, self._nonces.current(now, "join", *requester.address))
         elif (
             applicant.epoch > max(self._context.epoch_at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD
         ):
@@ -188,7 +198,7 @@ class ParentRole:
         key = self._settings.join_key
         if not key or requester.session_link is not None or requester.parent_link is not None:
             return True
-        is_fresh = self._nonces.is_good(now, join.nonce, "join", *requester.origin)
+        is_fresh = self._nonces.is_valid(now, join.nonce, "join", *requester.address)
         return is_fresh and is_proof(join_credential(key, join), join.credential)
 
     def _decide(self, now: int, requester: Requester, join: pb.Join, applicant: Applicant) -> None:
@@ -196,22 +206,24 @@ class ParentRole:
         match decision:
             case JoinRefused():
                 self._refuse(requester, join, decision)
-            case Below():
-                self._pass_down(requester, join, decision.delegation)
+            case DecidedByChild():
+                self._forward(requester, join, decision.delegation)
             case Admitted() if (refusal := self._refusal(now, applicant, decision.grant)) is not None:
                 self._refuse(requester, join, refusal)
             case Admitted() if requester.session_link is None:
-                self._answer(requester, self._joinack(join, requester.origin))
+                self._answer(requester, self._joinack(join, requester.address))
             case Admitted():
                 self._admit(now, requester.session_link, join, applicant, decision.grant)
 
-    def _decision(self, requester: Requester, applicant: Applicant) -> Admitted | Below | JoinRefused:
+    def _decision(
+        self, requester: Requester, applicant: Applicant
+    ) -> Admitted | DecidedByChild | JoinRefused:
         parent = requester.parent_link
-        is_misrouted = parent is not None and not self._jurisdiction.holds_from(parent, applicant.subtree)
+        is_misrouted = parent is not None and not self._jurisdiction.is_granted_by(parent, applicant.subtree)
         is_closed = any(is_within(applicant.subtree, closed) for closed in self._closed)
         if is_misrouted or is_closed:
             return JoinRefused(Reason.REASON_NOT_SERVING)
-        decision = judge(applicant, self._jurisdiction, self._delegations.pending)
+        decision = decide_join(applicant, self._jurisdiction, self._delegations.pending)
         is_own = applicant.node == self._settings.name
         return JoinRefused(Reason.REASON_OVERLAP) if is_own and isinstance(decision, Admitted) else decision
 
@@ -229,7 +241,7 @@ class ParentRole:
         if self._lease(now, grant) <= 2 * timers.LEASE_DRIFT:
             return JoinRefused(Reason.REASON_NOT_SERVING)
         if self._policy(now, applicant, grant) is LeasePolicy.FENCE:
-            along = self._jurisdiction.entrusted(applicant.subtree, applicant.node, applicant.address)
+            along = self._jurisdiction.cuts_moving_to(applicant.subtree, applicant.node, applicant.address)
             lasting = [d for d in along if d.policy is LeasePolicy.SERVE]
             if lasting:  # §5.6: no node grants a lease that ends after its own.
                 self._fencing.put(applicant.subtree, True, now + FENCING_WAIT)
@@ -264,7 +276,7 @@ class ParentRole:
     def _held_within(self, applicant: Applicant) -> list[Delegation]:
         """§5.1: the delegations of other nodes below a renewed subtree that this node, after a restart, did
         not know as delegated. The applicant does not know them, and would serve their topics, too."""
-        return self._jurisdiction.entrusted(applicant.subtree, applicant.node, applicant.address)
+        return self._jurisdiction.cuts_moving_to(applicant.subtree, applicant.node, applicant.address)
 
     def _delegate(self, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant) -> None:
         lease, policy = self._lease(now, grant), self._policy(now, applicant, grant)
@@ -289,7 +301,7 @@ class ParentRole:
         self, now: int, child: Child, link: int, join: pb.Join, applicant: Applicant, grant: Grant
     ) -> None:
         delegation = child.delegation
-        if child.machine.state is DelegationState.TAKING_BACK:
+        if child.state_machine.state is DelegationState.TAKING_BACK:
             if delegation.link != link:
                 self._diagnostics.drop("unexpected_packet")
                 return
@@ -308,14 +320,14 @@ class ParentRole:
         delegation.incarnation = applicant.incarnation
         if delegation.policy is not (in_force := _in_force(applicant, policy)):
             delegation.policy = in_force
-            self._jurisdiction.amend(delegation)
+            self._jurisdiction.save_cut(delegation)
         self._delegations.renew(child, link, now + lease)
         self._grant(link, join, delegation, lease, policy)
 
     # Answers
 
-    def _pass_down(self, requester: Requester, join: pb.Join, below: Delegation) -> None:
-        origin = requester.onward()
+    def _forward(self, requester: Requester, join: pb.Join, below: Delegation) -> None:
+        origin = requester.forwarded_origin()
         if requester.session_link is not None:
             self._refuse(requester, join, JoinRefused(Reason.REASON_OUTSIDE_JURISDICTION, below))
         elif below.link is None:
@@ -323,13 +335,13 @@ class ParentRole:
         elif origin is None:
             self._diagnostics.drop("too_many_hops")
         else:
-            onward = pb.Join()
-            onward.CopyFrom(join)
-            onward.origin.CopyFrom(origin)
-            self._core.send(below.link, pack(onward))
+            forwarded_request = pb.Join()
+            forwarded_request.CopyFrom(join)
+            forwarded_request.origin.CopyFrom(origin)
+            self._core.send(below.link, pack(forwarded_request))
 
     def _refuse(self, requester: Requester, join: pb.Join, refused: JoinRefused, nonce: int = 0) -> None:
-        ack = self._joinack(join, requester.origin)
+        ack = self._joinack(join, requester.address)
         ack.reason, ack.nonce = refused.reason, nonce
         if refused.holder is not None:
             ack.holder.CopyFrom(cut_of(refused.holder.as_cut()))

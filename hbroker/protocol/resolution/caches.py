@@ -36,7 +36,16 @@ from hbroker.protocol.resolution.requests import TokenCache
 from hbroker.protocol.timers import SECOND, ZONE_TTL
 from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["FRESH", "HINT_PATIENCE", "Answer", "AnswerCache", "Holder", "Knowledge", "OwnerCache", "covers"]
+__all__ = [
+    "FRESH",
+    "HINT_TIMEOUT",
+    "AnswerCache",
+    "CachedOwner",
+    "OwnerCache",
+    "ResolverCaches",
+    "ZoneAnswer",
+    "covers",
+]
 
 FRESH: Final = 5 * SECOND
 """Microseconds for which an answer is given to other clients. A later client asks for itself. So it does not
@@ -44,7 +53,7 @@ first wait on a link to an owner that died before it came."""
 
 _MOST_ANSWERS: Final = 1_024
 
-HINT_PATIENCE: Final = 2 * SECOND
+HINT_TIMEOUT: Final = 2 * SECOND
 """Microseconds that a client waits for a node that it knows only from this cache."""
 
 _MOST_SUBTREES: Final = 4_096
@@ -53,7 +62,7 @@ _RESERVED: Final = "$"
 """Topics that begin with this belong to nodes, each to its own, so no prefix of them has one owner."""
 
 
-class Answer(NamedTuple):
+class ZoneAnswer(NamedTuple):
     """A zone, its owner, and a token for the owner (§4.2). `until`: when the zone expires, in
     microseconds."""
 
@@ -68,16 +77,16 @@ class AnswerCache:
 
     def __init__(self, most: int = _MOST_ANSWERS) -> None:
         self._most = most
-        self._by_scope: ExpiringCache[str, Answer] = ExpiringCache(most)
+        self._by_scope: ExpiringCache[str, ZoneAnswer] = ExpiringCache(most)
         self._deepest = 0
 
-    def keep(self, now: int, answer: Answer) -> None:
+    def put(self, now: int, answer: ZoneAnswer) -> None:
         """Stores an answer that a client received."""
         if self._most:
             self._by_scope.put(answer.zone.scope, answer, min(now + FRESH, answer.until))
             self._deepest = max(self._deepest, depth(answer.zone.scope))
 
-    def find(self, now: int, topic: str) -> Answer | None:
+    def find(self, now: int, topic: str) -> ZoneAnswer | None:
         """The answer with the longest scope around a topic, if it names the topic's owner; else None."""
         if not len(self._by_scope):
             return None
@@ -87,7 +96,7 @@ class AnswerCache:
             nearest = answer or nearest
         return nearest if nearest is not None and covers(nearest.zone, topic) else None
 
-    def discard(self, answer: Answer) -> None:
+    def discard(self, answer: ZoneAnswer) -> None:
         """Removes an answer that was wrong. Idempotent."""
         self._by_scope.drop(answer.zone.scope, answer)
 
@@ -97,7 +106,7 @@ def covers(zone: pb.Zone, topic: str) -> bool:
     return is_within(topic, zone.scope) and not any(is_within(topic, cut.subtree) for cut in zone.cuts)
 
 
-class Holder(NamedTuple):
+class CachedOwner(NamedTuple):
     """A node, and a subtree that it was said to hold. `until`: when this expires, in microseconds."""
 
     subtree: str
@@ -111,7 +120,7 @@ class OwnerCache:
 
     def __init__(self, most: int = _MOST_SUBTREES) -> None:
         self._most = most
-        self._holders: dict[str, Holder] = {}
+        self._holders: dict[str, CachedOwner] = {}
         self._at: dict[Address, set[str]] = {}
         self._below: Counter[str] = Counter()
         """For each prefix, the number of cached subtrees that lie within it, not counting the prefix
@@ -134,19 +143,19 @@ class OwnerCache:
         until = now + ZONE_TTL
         for subtree in held:
             if is_root or self._is_at(subtree, address):
-                self._put(Holder(subtree, node, address, until))
+                self._put(CachedOwner(subtree, node, address, until))
         for subtree, named, there, _ in filter(None, map(cut_from, cuts)):
             around = self._deepest(_around(subtree))
             is_its_own = self._is_at(subtree, address) or (around is not None and around.address == address)
             if is_root or is_its_own:
-                self._put(Holder(subtree, named, there, until))
+                self._put(CachedOwner(subtree, named, there, until))
 
     def forget(self, address: Address) -> None:
         """Removes the node at this address, which is silent or did not hold what was cached."""
         for subtree in list(self._at.get(address, ())):
             self._remove(subtree)
 
-    def sole_holder(self, now: int, filter: str) -> Holder | None:
+    def sole_owner(self, now: int, filter: str) -> CachedOwner | None:
         """The node that seems to serve all topics that a valid filter matches; None: no single node does."""
         if not self._holders or filter.startswith(_RESERVED):
             return None
@@ -162,7 +171,7 @@ class OwnerCache:
     def __len__(self) -> int:
         return len(self._holders)
 
-    def _deepest(self, around: Iterable[str]) -> Holder | None:
+    def _deepest(self, around: Iterable[str]) -> CachedOwner | None:
         """The last of these subtrees, each of which lies in the one before, that has a known holder."""
         known = None
         for subtree in around:
@@ -173,7 +182,7 @@ class OwnerCache:
         known = self._holders.get(subtree)
         return known is not None and known.address == address
 
-    def _put(self, holder: Holder) -> None:
+    def _put(self, holder: CachedOwner) -> None:
         known = self._holders.get(holder.subtree)
         if known is not None and known.address == holder.address:
             self._holders[holder.subtree] = holder
@@ -199,7 +208,7 @@ class OwnerCache:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class ResolverCaches:
     """What clients behind one address share about nodes. `tokens`: an address token proves the address,
     whichever client sends it (§4.2). `owner_cache`, `answer_cache`: stay empty by default, for a client that
     is alone."""
@@ -209,7 +218,7 @@ class Knowledge:
     answer_cache: AnswerCache = field(default_factory=lambda: AnswerCache(0))
 
     @classmethod
-    def shared(cls) -> Knowledge:
+    def shared(cls) -> ResolverCaches:
         """For several clients."""
         return cls(owner_cache=OwnerCache(), answer_cache=AnswerCache())
 

@@ -44,12 +44,12 @@ from hbroker.protocol.handover.subtree_state import (
 )
 from hbroker.protocol.packets import pack
 from hbroker.protocol.sessions.subscription_store import Subscription, ended_of, record_of
-from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.timers import earliest
 
 __all__ = [
-    "GIVING",
-    "TAKING",
+    "SOURCE_TRANSITIONS",
+    "TARGET_TRANSITIONS",
     "HandoverSource",
     "HandoverTarget",
     "ReturningChildren",
@@ -92,7 +92,7 @@ class SourceEvent(Enum):
     DONE = auto()
 
 
-GIVING: Final = {
+SOURCE_TRANSITIONS: Final = {
     (SourceState.AWAIT_READY, SourceEvent.READY): SourceState.DRAINING,
     (SourceState.DRAINING, SourceEvent.DRAINED): SourceState.AWAIT_DONE,
     (SourceState.AWAIT_DONE, SourceEvent.DONE): SourceState.COMPLETE,
@@ -120,7 +120,7 @@ class TargetEvent(Enum):
     COMMIT = auto()
 
 
-TAKING: Final = {
+TARGET_TRANSITIONS: Final = {
     (TargetState.AWAIT_RECORDS, TargetEvent.RECORDS): TargetState.AWAIT_RECORDS,
     (TargetState.AWAIT_RECORDS, TargetEvent.LAST_RECORDS): TargetState.AWAIT_COMMIT,
     (TargetState.AWAIT_COMMIT, TargetEvent.RECORDS): TargetState.AWAIT_COMMIT,
@@ -139,7 +139,7 @@ class TransferSender:
         self._batches: deque[Iterator[pb.Transfer]] = deque()
         self._unsent: bytes | None = None
         self._due: int | None = None
-        self.moved_at = 0
+        self.progress_at = 0
         """When a packet was last sent, in microseconds."""
 
     def add(self, transfer_packets: Iterable[pb.Transfer]) -> None:
@@ -160,7 +160,7 @@ class TransferSender:
             if not self._core.send(self._link, packet):
                 self._unsent, self._due = packet, now + NO_ROOM_PAUSE
                 return
-            self._unsent, self.moved_at = None, now
+            self._unsent, self.progress_at = None, now
 
     def poll_timeout(self) -> int | None:
         """When the next round is due, in microseconds; None: everything is sent."""
@@ -189,10 +189,10 @@ class ReturningChildren(Protocol):
 class HandoverSource:
     """The source's end.
 
-    - `is_heirs`: the target gets its own subtree back, and nobody has served it in between.
+    - `is_former_owner`: the target gets its own subtree back, and nobody has served it in between.
     - `exported`: where the core holds what waited in the subtree when an earlier handover of it failed after
       COMMIT (0: nothing). It belongs to this handover from now on.
-    - `is_noted()`: whether the next run of this node will know that the subtree is delegated.
+    - `is_saved()`: whether the next run of this node will know that the subtree is delegated.
     """
 
     def __init__(
@@ -205,20 +205,20 @@ class HandoverSource:
         returning_children: ReturningChildren,
         exported: int = 0,
         *,
-        is_heirs: bool = False,
-        is_noted: Callable[[], bool] = lambda: True,
+        is_former_owner: bool = False,
+        is_saved: Callable[[], bool] = lambda: True,
     ) -> None:
         self._core = core
         self._subtree_state = subtree_state
         self._subtree = subtree
         self._epoch = epoch
-        self._is_heirs = is_heirs
-        self._is_noted = is_noted
+        self._is_former_owner = is_former_owner
+        self._is_saved = is_saved
         self._returning_children = returning_children
-        self._machine = Machine(GIVING, SourceState.AWAIT_READY)
+        self._state_machine = StateMachine(SOURCE_TRANSITIONS, SourceState.AWAIT_READY)
         self._sender = TransferSender(core, subtree, epoch, link)
-        self._export = core.begin_export(subtree, self._less, exported)
-        self._sent_quick: dict[tuple[str, str | int], bytes] = {}
+        self._export = core.begin_export(subtree, self._excluded, exported)
+        self._sent_records: dict[tuple[str, str | int], bytes] = {}
         self._sent_retained: dict[bytes, None] = {}
         self._stopped_at = 0
         self._drain_at: int | None = None
@@ -228,18 +228,22 @@ class HandoverSource:
 
     def begin(self, now: int) -> None:
         """Sends the snapshot and the copies (step 1)."""
-        quick = self._subtree_state.quick(self._subtree, is_heirs=self._is_heirs)
-        retained = self._core.retained(self._subtree, self._less)
-        self._sent_quick = {key: _bytes_of(record) for key, record in quick.items()}
+        other_records = self._subtree_state.other_records(
+            self._subtree, is_former_owner=self._is_former_owner
+        )
+        retained = self._core.retained(self._subtree, self._excluded)
+        self._sent_records = {key: _bytes_of(record) for key, record in other_records.items()}
         self._sent_retained = dict.fromkeys(retained)
-        records = chain(quick.values(), self._subtree_state.slow(self._subtree), retained)
+        records = chain(
+            other_records.values(), self._subtree_state.subscription_records(self._subtree), retained
+        )
         self._sender.add(transfer_packets(records))
-        self._sender.add(self._copies())
+        self._sender.add(self._copied_messages())
         self._sender.add([pb.Transfer(last=True)])
-        self._sender.moved_at = now
+        self._sender.progress_at = now
         self._sender.handle_timeout(now)
 
-    def follow(self, subscription: Subscription, ended: bool) -> None:
+    def handle_subscription_changed(self, subscription: Subscription, ended: bool) -> None:
         """A subscription was made or ended meanwhile.
 
         After COMMIT this is between its client and the target.
@@ -254,12 +258,12 @@ class HandoverSource:
         If the state is DRAINING, the caller must stop serving the subtree before it calls anything else here.
         """
         event = _SOURCE_EVENTS.get(transfer.phase)
-        if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
+        if event is None or transfer.epoch != self._epoch or not self._state_machine.accepts(event):
             return None
-        self._sender.moved_at = now
+        self._sender.progress_at = now
         if event is SourceEvent.READY:
             self._stopped_at = self._drain_at = now
-        return self._machine.handle(event)
+        return self._state_machine.handle(event)
 
     def handle_timeout(self, now: int) -> None:
         """Sends the packets of a round, and commits once all messages are distributed."""
@@ -268,7 +272,7 @@ class HandoverSource:
             return
         if self._sender.poll_timeout() is None and self._is_drained(now):
             self._drain_at = None
-            self._machine.handle(SourceEvent.DRAINED)
+            self._state_machine.handle(SourceEvent.DRAINED)
             self._commit(now)
         else:
             self._drain_at = now + PAUSE
@@ -288,38 +292,38 @@ class HandoverSource:
     @property
     def has_stopped(self) -> bool:
         """Whether this node must not serve the subtree any more."""
-        return self._machine.state is not SourceState.AWAIT_READY
+        return self._state_machine.state is not SourceState.AWAIT_READY
 
     @property
     def has_committed(self) -> bool:
         """Whether COMMIT was sent. Only an answer of the target, or the end of its lease, brings the subtree
         back."""
-        return self._machine.state in (SourceState.AWAIT_DONE, SourceState.COMPLETE)
+        return self._state_machine.state in (SourceState.AWAIT_DONE, SourceState.COMPLETE)
 
     def is_held_up(self, now: int) -> bool:
         """Whether nobody serves the subtree only because this node's disk fails."""
         is_waiting = self._drain_at is not None and now >= self._stopped_at + DISK_WAIT
-        return is_waiting and not self._is_noted()
+        return is_waiting and not self._is_saved()
 
     @property
-    def moved_at(self) -> int:
+    def progress_at(self) -> int:
         """When the handover last made progress: sent a packet, or got an answer. In microseconds."""
-        return self._sender.moved_at
+        return self._sender.progress_at
 
     @property
-    def _less(self) -> list[str]:
-        return self._subtree_state.held_below(self._subtree)
+    def _excluded(self) -> list[str]:
+        return self._subtree_state.subtrees_granted_below(self._subtree)
 
-    def _copies(self) -> Iterator[pb.Transfer]:
+    def _copied_messages(self) -> Iterator[pb.Transfer]:
         """The messages that wait for sessions, until few are left; the rest goes with COMMIT."""
         is_near = False
         while not is_near:
-            transfers, is_near = self._core.copy_export(self._export, self._less)
+            transfers, is_near = self._core.copy_export(self._export, self._excluded)
             yield from map(pb.Transfer.FromString, transfers)
 
     def _difference(self) -> Iterator[pb.Transfer]:
         """The changes of these messages since they were copied. From now on the core holds all of them."""
-        return map(pb.Transfer.FromString, self._core.finish_export(self._export, self._less))
+        return map(pb.Transfer.FromString, self._core.finish_export(self._export, self._excluded))
 
     def _is_drained(self, now: int) -> bool:
         if self._barrier is None:
@@ -327,28 +331,32 @@ class HandoverSource:
         if not self._core.has_passed(self._barrier):
             return False  # §5.4: messages on their way between workers may be acknowledged already.
         waited = now - self._stopped_at
-        if not self._is_noted():
+        if not self._is_saved():
             return False
         if waited < RETURNING_WAIT and self._returning_children.leaving_below(self._subtree):
             return False
-        return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._less)
+        return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._excluded)
 
     def _commit(self, now: int) -> None:
         """Sends the difference to the snapshot and the copies, and COMMIT (step 3)."""
         self._returning_children.overtake_below(self._subtree)
-        quick = self._subtree_state.quick(self._subtree, is_heirs=self._is_heirs)
-        changed: list[Record] = [r for key, r in quick.items() if self._sent_quick.get(key) != _bytes_of(r)]
-        gone = (ended(key) for key in self._sent_quick.keys() - quick.keys())
+        other_records = self._subtree_state.other_records(
+            self._subtree, is_former_owner=self._is_former_owner
+        )
+        changed: list[Record] = [
+            r for key, r in other_records.items() if self._sent_records.get(key) != _bytes_of(r)
+        ]
+        gone = (ended(key) for key in self._sent_records.keys() - other_records.keys())
         changed += [record for record in gone if record is not None]
-        retained = dict.fromkeys(self._core.retained(self._subtree, self._less))
+        retained = dict.fromkeys(self._core.retained(self._subtree, self._excluded))
         changed += [message for message in retained if message not in self._sent_retained]
         changed += _cleared(self._sent_retained, retained)
         changed += self._subtree_state.replays(self._subtree)
         self._sender.add(transfer_packets(changed))
         self._sender.add(self._difference())
         self._sender.add([pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT)])
-        self._sent_quick, self._sent_retained = {}, {}
-        self._core.drop_retained(self._subtree, self._less)
+        self._sent_records, self._sent_retained = {}, {}
+        self._core.drop_retained(self._subtree, self._excluded)
         self._sender.handle_timeout(now)
 
 
@@ -364,29 +372,29 @@ class HandoverTarget:
         self._subtree = subtree
         self._epoch = epoch
         self._link = link
-        self._machine = Machine(TAKING, TargetState.AWAIT_RECORDS)
+        self._state_machine = StateMachine(TARGET_TRANSITIONS, TargetState.AWAIT_RECORDS)
         self.received = ReceivedState()
 
     def handle(self, transfer: pb.Transfer) -> TargetState | None:
         """Handles a packet of the source. Returns the new state; None: the packet was not expected. If the
-        state is COMPLETE, the caller takes the received state over, and then calls `done`."""
+        state is COMPLETE, the caller takes the received state over, and then calls `send_done`."""
         event = _target_event(transfer)
-        if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
+        if event is None or transfer.epoch != self._epoch or not self._state_machine.accepts(event):
             return None
         if event is not TargetEvent.COMMIT:
-            self.received.take(transfer)
+            self.received.add(transfer)
             self._subtree_state.prepare(transfer, self.received)
             if transfer.retained:
                 self._core.take_retained(list(transfer.retained))
             if transfer.queued or transfer.gone or transfer.seen:
-                self._hold(transfer)
+                self._import_records(transfer)
         if event is TargetEvent.LAST_RECORDS:
-            self._answer(pb.TRANSFER_PHASE_READY)
-        return self._machine.handle(event)
+            self._send_phase(pb.TRANSFER_PHASE_READY)
+        return self._state_machine.handle(event)
 
-    def done(self) -> None:
+    def send_done(self) -> None:
         """Answers DONE: the subtree is served again."""
-        self._answer(pb.TRANSFER_PHASE_DONE)
+        self._send_phase(pb.TRANSFER_PHASE_DONE)
 
     def abandon(self) -> None:
         """Discards the received state: the handover failed before COMMIT, and the source serves on."""
@@ -394,15 +402,15 @@ class HandoverTarget:
         for held in self.received.held:
             self._core.drop_held(held)
         self.received = ReceivedState()
-        self._core.drop_retained(self._subtree, self._subtree_state.held_below(self._subtree))
+        self._core.drop_retained(self._subtree, self._subtree_state.subtrees_granted_below(self._subtree))
 
-    def _hold(self, transfer: pb.Transfer) -> None:
+    def _import_records(self, transfer: pb.Transfer) -> None:
         if not self.received.held:
             self.received.held.append(self._core.begin_import())
         (held,) = self.received.held
         self.received.refused += self._core.take_records(held, transfer.SerializeToString())
 
-    def _answer(self, phase: pb.TransferPhase) -> None:
+    def _send_phase(self, phase: pb.TransferPhase) -> None:
         answer = pb.Transfer(subtree=self._subtree, epoch=self._epoch, phase=phase)
         self._core.send(self._link, pack(answer))
 

@@ -22,21 +22,21 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.events import Joined, LeaseLost, Left, NameTaken, PolicyLowered, Refused, Unproved
-from hbroker.protocol.handover.handover import HandoverSource, HandoverTarget, SourceState, TargetState
+from hbroker.protocol.handover.phases import HandoverSource, HandoverTarget, SourceState, TargetState
 from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.handover.subtree_state import ReceivedState
 from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
 from hbroker.protocol.hierarchy.child.lease import Lease
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
-from hbroker.protocol.hierarchy.parent.parent import ParentRole
+from hbroker.protocol.hierarchy.parent.join_responder import JoinResponder
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant
-from hbroker.protocol.packets import PASSING_REASONS, Address, Cut, Reason, address_from, cut_from, pack
+from hbroker.protocol.packets import TEMPORARY_REASONS, Address, Cut, Reason, address_from, cut_from, pack
 from hbroker.protocol.sessions.subscription_store import Subscription, subscription_from
-from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.protocol.timers import earliest
 
-__all__ = ["UPLINK", "Uplink", "UplinkContext", "UplinkEvent", "UplinkState"]
+__all__ = ["CLAIM_TRANSITIONS", "ClaimContext", "ClaimEvent", "ClaimState", "SubtreeClaim"]
 
 GRANT_WAIT: Final = 2 * timers.SECOND
 """Microseconds that a parent may take for a grant after its invitation."""
@@ -52,21 +52,21 @@ FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PR
 
 
 @dataclass(frozen=True, slots=True)
-class UplinkContext:
+class ClaimContext:
     """What all claims of one node share.
 
-    `hang_up(link)`: closes a link to a parent, unless another claim uses it.
+    `close_link(link)`: closes a link to a parent, unless another claim uses it.
     """
 
     node: NodeContext
     owner_subscriptions: OwnerSubscriptions
     recovery: Recovery
     delegations: Delegations
-    parent_role: ParentRole
-    hang_up: Callable[[int], None]
+    join_responder: JoinResponder
+    close_link: Callable[[int], None]
 
 
-class UplinkState(Enum):
+class ClaimState(Enum):
     """What a claim waits for."""
 
     AWAIT_INVITATION = auto()
@@ -79,7 +79,7 @@ class UplinkState(Enum):
     STOPPED = auto()
 
 
-class UplinkEvent(Enum):
+class ClaimEvent(Enum):
     """What happens to a claim."""
 
     INVITED = auto()
@@ -106,51 +106,51 @@ class UplinkEvent(Enum):
     """As NOT_TAKEN, but after COMMIT: the parent may own the subtree, or nobody."""
 
 
-UPLINK: Final = {
-    (UplinkState.AWAIT_INVITATION, UplinkEvent.INVITED): UplinkState.AWAIT_GRANT,
-    (UplinkState.AWAIT_INVITATION, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_INVITATION, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_INVITATION, UplinkEvent.FINALLY_REFUSED): UplinkState.STOPPED,
-    (UplinkState.AWAIT_INVITATION, UplinkEvent.LEAVE): UplinkState.STOPPED,
-    (UplinkState.AWAIT_GRANT, UplinkEvent.GRANTED): UplinkState.AWAIT_HANDOVER,
-    (UplinkState.AWAIT_GRANT, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_GRANT, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_GRANT, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_GRANT, UplinkEvent.FINALLY_REFUSED): UplinkState.STOPPED,
-    (UplinkState.AWAIT_GRANT, UplinkEvent.LEAVE): UplinkState.STOPPED,
-    (UplinkState.AWAIT_HANDOVER, UplinkEvent.HANDED_OVER): UplinkState.SERVING,
-    (UplinkState.AWAIT_HANDOVER, UplinkEvent.RENEWED): UplinkState.AWAIT_HANDOVER,
-    (UplinkState.AWAIT_HANDOVER, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_HANDOVER, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_HANDOVER, UplinkEvent.LEAVE): UplinkState.STOPPED,
-    (UplinkState.SERVING, UplinkEvent.RENEWED): UplinkState.SERVING,
-    (UplinkState.SERVING, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
-    (UplinkState.SERVING, UplinkEvent.REPARENTED): UplinkState.AWAIT_RENEWAL,
-    (UplinkState.SERVING, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.SERVING, UplinkEvent.COVERED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.SERVING, UplinkEvent.LEAVE): UplinkState.AWAIT_TAKE_BACK,
-    (UplinkState.AWAIT_RENEWAL, UplinkEvent.INVITED): UplinkState.AWAIT_RENEWAL,
-    (UplinkState.AWAIT_RENEWAL, UplinkEvent.RENEWED): UplinkState.SERVING,
-    (UplinkState.AWAIT_RENEWAL, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
-    (UplinkState.AWAIT_RENEWAL, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_RENEWAL,
-    (UplinkState.AWAIT_RENEWAL, UplinkEvent.REFUSED): UplinkState.AWAIT_RENEWAL,
-    (UplinkState.AWAIT_RENEWAL, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_RENEWAL, UplinkEvent.COVERED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_RENEWAL, UplinkEvent.LEAVE): UplinkState.STOPPED,
-    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.RENEWED): UplinkState.AWAIT_TAKE_BACK,
-    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TAKEN_BACK): UplinkState.STOPPED,
-    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.NOT_TAKEN): UplinkState.AWAIT_RENEWAL,
-    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.UNDECIDED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.LINK_LOST): UplinkState.STOPPED,
-    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.FENCED): UplinkState.STOPPED,
-    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TIMED_OUT): UplinkState.STOPPED,
+CLAIM_TRANSITIONS: Final = {
+    (ClaimState.AWAIT_INVITATION, ClaimEvent.INVITED): ClaimState.AWAIT_GRANT,
+    (ClaimState.AWAIT_INVITATION, ClaimEvent.TIMED_OUT): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_INVITATION, ClaimEvent.REFUSED): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_INVITATION, ClaimEvent.FINALLY_REFUSED): ClaimState.STOPPED,
+    (ClaimState.AWAIT_INVITATION, ClaimEvent.LEAVE): ClaimState.STOPPED,
+    (ClaimState.AWAIT_GRANT, ClaimEvent.GRANTED): ClaimState.AWAIT_HANDOVER,
+    (ClaimState.AWAIT_GRANT, ClaimEvent.LINK_LOST): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_GRANT, ClaimEvent.TIMED_OUT): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_GRANT, ClaimEvent.REFUSED): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_GRANT, ClaimEvent.FINALLY_REFUSED): ClaimState.STOPPED,
+    (ClaimState.AWAIT_GRANT, ClaimEvent.LEAVE): ClaimState.STOPPED,
+    (ClaimState.AWAIT_HANDOVER, ClaimEvent.HANDED_OVER): ClaimState.SERVING,
+    (ClaimState.AWAIT_HANDOVER, ClaimEvent.RENEWED): ClaimState.AWAIT_HANDOVER,
+    (ClaimState.AWAIT_HANDOVER, ClaimEvent.LINK_LOST): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_HANDOVER, ClaimEvent.FENCED): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_HANDOVER, ClaimEvent.LEAVE): ClaimState.STOPPED,
+    (ClaimState.SERVING, ClaimEvent.RENEWED): ClaimState.SERVING,
+    (ClaimState.SERVING, ClaimEvent.LINK_LOST): ClaimState.AWAIT_RENEWAL,
+    (ClaimState.SERVING, ClaimEvent.REPARENTED): ClaimState.AWAIT_RENEWAL,
+    (ClaimState.SERVING, ClaimEvent.FENCED): ClaimState.AWAIT_INVITATION,
+    (ClaimState.SERVING, ClaimEvent.COVERED): ClaimState.AWAIT_INVITATION,
+    (ClaimState.SERVING, ClaimEvent.LEAVE): ClaimState.AWAIT_TAKE_BACK,
+    (ClaimState.AWAIT_RENEWAL, ClaimEvent.INVITED): ClaimState.AWAIT_RENEWAL,
+    (ClaimState.AWAIT_RENEWAL, ClaimEvent.RENEWED): ClaimState.SERVING,
+    (ClaimState.AWAIT_RENEWAL, ClaimEvent.LINK_LOST): ClaimState.AWAIT_RENEWAL,
+    (ClaimState.AWAIT_RENEWAL, ClaimEvent.TIMED_OUT): ClaimState.AWAIT_RENEWAL,
+    (ClaimState.AWAIT_RENEWAL, ClaimEvent.REFUSED): ClaimState.AWAIT_RENEWAL,
+    (ClaimState.AWAIT_RENEWAL, ClaimEvent.FENCED): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_RENEWAL, ClaimEvent.COVERED): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_RENEWAL, ClaimEvent.LEAVE): ClaimState.STOPPED,
+    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.RENEWED): ClaimState.AWAIT_TAKE_BACK,
+    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.TAKEN_BACK): ClaimState.STOPPED,
+    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.NOT_TAKEN): ClaimState.AWAIT_RENEWAL,
+    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.UNDECIDED): ClaimState.AWAIT_INVITATION,
+    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.LINK_LOST): ClaimState.STOPPED,
+    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.FENCED): ClaimState.STOPPED,
+    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.TIMED_OUT): ClaimState.STOPPED,
 }
 
 
-class Uplink:
+class SubtreeClaim:
     """The claim to one subtree."""
 
-    def __init__(self, subtree: str, context: UplinkContext) -> None:
+    def __init__(self, subtree: str, context: ClaimContext) -> None:
         self.subtree: Final = subtree
         self._context = context
         self._settings = context.node.settings
@@ -159,7 +159,7 @@ class Uplink:
         self._jurisdiction = context.node.jurisdiction
         self._owner_subscriptions = context.owner_subscriptions
         self._diagnostics = context.node.diagnostics
-        self._machine = Machine(UPLINK, UplinkState.AWAIT_INVITATION)
+        self._state_machine = StateMachine(CLAIM_TRANSITIONS, ClaimState.AWAIT_INVITATION)
         self._parent: Address | None = None
         self.parent = ""
         """The parent's name; empty: there is none yet."""
@@ -174,9 +174,9 @@ class Uplink:
         self._renew_at: int | None = None
         """When to renew while the subtree is handed back, which may take longer than a lease (§5.4)."""
         self._handover_target: HandoverTarget | None = None
-        self._taken: HandoverTarget | None = None
+        self._completed_target: HandoverTarget | None = None
         """A handover that was taken over, whose DONE waits for the disk (§5.10)."""
-        self._done_waits = False
+        self._done_is_queued = False
         """`AfterSync` has taken the DONE."""
         self._handover_source: HandoverSource | None = None
         self._hands_back = False
@@ -184,7 +184,7 @@ class Uplink:
         self._exported = 0
         """Where the core holds what waited for subscribers when the subtree was handed back and the outcome
         is unknown; 0: nothing."""
-        self.refused: pb.JoinAck | None = None
+        self.last_refusal: pb.JoinAck | None = None
         """The last refusal since the subtree was last served."""
 
     # Change
@@ -195,7 +195,7 @@ class Uplink:
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
         """The root asks for a proof of this node's address: sends the request again, with the token."""
-        is_asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
+        is_asking = self._state_machine.state in (ClaimState.AWAIT_INVITATION, ClaimState.AWAIT_RENEWAL)
         if source == self._context.node.root and is_asking:
             self._join_requests.obey(now, challenge.token)
 
@@ -206,7 +206,7 @@ class Uplink:
         request: another node is the parent now.
         """
         if not ack.request and ack.reason == Reason.REASON_HANDOVER:
-            return self._is_from_parent(link, ack) and self._follow(now, ack)
+            return self._is_from_parent(link, ack) and self._renew_at_new_parent(now, ack)
         if not self._join_requests.is_open(ack.request) or ack.subtree != self.subtree:
             return False
         if link is None and not self._join_requests.is_proved(ack):
@@ -230,11 +230,11 @@ class Uplink:
         if link != self.link or transfer.epoch != self._lease.epoch:
             return False
         if self._handover_target is not None:
-            return self._take(now, self._handover_target, transfer)
+            return self._handle_transfer(now, self._handover_target, transfer)
         if self._handover_source is not None:
             return self._give(now, self._handover_source, transfer)
-        if self._machine.state is UplinkState.SERVING and transfer.phase == pb.TRANSFER_PHASE_RECORDS:
-            self._take_misdirected(transfer)
+        if self._state_machine.state is ClaimState.SERVING and transfer.phase == pb.TRANSFER_PHASE_RECORDS:
+            self._take_misrouted(transfer)
             return True
         return False
 
@@ -246,22 +246,24 @@ class Uplink:
         self._join_requests.forget()
         if self._hands_back and self._handover_source is not None:
             self._handing_back_failed(now, self._handover_source)
-        elif self._machine.accepts(UplinkEvent.LINK_LOST):
-            was = self._machine.state
-            state = self._machine.handle(UplinkEvent.LINK_LOST)
+        elif self._state_machine.accepts(ClaimEvent.LINK_LOST):
+            was = self._state_machine.state
+            state = self._state_machine.handle(ClaimEvent.LINK_LOST)
             if was is not state:
                 self._attempt = 0
-            self._settle(now, state)
+            self._enter_and_report(now, state)
             if is_refused and self._retry_at is not None:
-                self._diagnostics.note(Refused(self.subtree, Reason.REASON_QUOTA_EXCEEDED, "", final=False))
+                self._diagnostics.add_event(
+                    Refused(self.subtree, Reason.REASON_QUOTA_EXCEEDED, "", final=False)
+                )
                 self._attempt = max(self._attempt, REFUSED_WAIT)
-                self._again_after(now, timers.retry_after(self._attempt, self._random))
+                self._retry_after(now, timers.retry_after(self._attempt, self._random))
 
     def handle_timeout(self, now: int) -> None:
         """Stops serving if the lease has ended; then does everything else that is due."""
         if self._lease.is_over(now) and self._hands_back and self._handover_source is not None:
             self._handing_back_failed(now, self._handover_source)
-        elif self._lease.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
+        elif self._lease.is_over(now) and self._state_machine.accepts(ClaimEvent.FENCED):
             self._fence(now)
         if self._handover_source is not None:
             self._handover_source.handle_timeout(now)
@@ -275,13 +277,15 @@ class Uplink:
         """Carries out an order to hand the subtree back. It ends when the parent has the subtree, or another
         node turns out to have it. Until then this node goes on, whatever fails."""
         self._hands_back = True
-        if self._machine.state is UplinkState.SERVING:
+        if self._state_machine.state is ClaimState.SERVING:
             self._leave(now)
-        elif self._machine.state is UplinkState.AWAIT_INVITATION:
-            if self.is_covered or (self.refused is not None and self.refused.reason not in PASSING_REASONS):
-                self._settle(now, self._machine.handle(UplinkEvent.LEAVE))
+        elif self._state_machine.state is ClaimState.AWAIT_INVITATION:
+            if self.is_covered or (
+                self.last_refusal is not None and self.last_refusal.reason not in TEMPORARY_REASONS
+            ):
+                self._enter_and_report(now, self._state_machine.handle(ClaimEvent.LEAVE))
             else:
-                self._again_after(now, 0)
+                self._retry_after(now, 0)
 
     def leave(self, now: int) -> None:
         """The node leaves: hands the subtree back, with the cuts below it, or stops if it cannot."""
@@ -289,16 +293,16 @@ class Uplink:
         self._leave(now)
 
     def _leave(self, now: int) -> None:
-        if not self._machine.accepts(UplinkEvent.LEAVE):
+        if not self._state_machine.accepts(ClaimEvent.LEAVE):
             return
-        self._context.parent_role.close(self.subtree)
-        state = self._machine.handle(UplinkEvent.LEAVE)
+        self._context.join_responder.close(self.subtree)
+        state = self._state_machine.handle(ClaimEvent.LEAVE)
         link = self.link
-        if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
-            self._settle(now, UplinkState.STOPPED)
+        if state is not ClaimState.AWAIT_TAKE_BACK or link is None:
+            self._enter_and_report(now, ClaimState.STOPPED)
             return
-        if self._taken is not None:  # DONE need not wait for the disk any more (§5.10).
-            self._say_done(self._taken)
+        if self._completed_target is not None:  # DONE need not wait for the disk any more (§5.10).
+            self._send_done(self._completed_target)
         self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._lease.epoch)))
         delegations = self._context.delegations
         self._handover_source = HandoverSource(
@@ -313,32 +317,32 @@ class Uplink:
         and has no grant of its own any more. Nothing moves."""
         if not self.is_held or not self._jurisdiction.is_inner(self.subtree):
             return
-        self._machine.handle(UplinkEvent.COVERED)
+        self._state_machine.handle(ClaimEvent.COVERED)
         self._jurisdiction.merge(self.subtree)
-        self._context.delegations.outdo(self._lease.epoch)
+        self._context.delegations.raise_epoch(self._lease.epoch)
         links = self.link, self._former
         self._stop()
         for link in links:
             if link is not None:
-                self._context.hang_up(link)
-        self._again_after(now, COVERED_WAIT)
+                self._context.close_link(link)
+        self._retry_after(now, COVERED_WAIT)
 
-    def follow(self, subscription: Subscription, ended: bool) -> None:
+    def handle_subscription_changed(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: sends the change in a handover under way."""
         if self._handover_source is not None:
-            self._handover_source.follow(subscription, ended)
+            self._handover_source.handle_subscription_changed(subscription, ended)
 
     # Read
 
     @property
-    def state(self) -> UplinkState:
+    def state(self) -> ClaimState:
         """The state of the claim."""
-        return self._machine.state
+        return self._state_machine.state
 
     @property
     def is_held(self) -> bool:
         """Whether this node serves the subtree because of this claim."""
-        return self._machine.state in (UplinkState.SERVING, UplinkState.AWAIT_RENEWAL)
+        return self._state_machine.state in (ClaimState.SERVING, ClaimState.AWAIT_RENEWAL)
 
     @property
     def is_covered(self) -> bool:
@@ -355,12 +359,12 @@ class Uplink:
 
     def _ask_root(self, now: int) -> None:
         self._join_requests.ask_root(now)
-        self._again_after(now, timers.retry_after(self._attempt, self._random, timers.SEARCH_MOST))
+        self._retry_after(now, timers.retry_after(self._attempt, self._random, timers.SEARCH_MOST))
 
     def _ask_parent(self, now: int, parent: Address) -> None:
         self.link = self._core.connect(parent, self._join_requests.token)
         self._core.send(self.link, self._join_requests.make(now))
-        self._again_after(now, GRANT_WAIT)
+        self._retry_after(now, GRANT_WAIT)
 
     def _renew_leaving(self, now: int) -> None:
         handover_source, link = self._handover_source, self.link
@@ -370,37 +374,37 @@ class Uplink:
         self._core.send(link, self._join_requests.make(now, leaving=True))
         self._renew_at = now + timers.LEASE // timers.LEASE_RENEWALS
 
-    def _again_after(self, now: int, period: int) -> None:
+    def _retry_after(self, now: int, period: int) -> None:
         self._retry_at = now + period
 
     def _retry(self, now: int) -> None:
-        match self._machine.state:
-            case UplinkState.AWAIT_INVITATION:
+        match self._state_machine.state:
+            case ClaimState.AWAIT_INVITATION:
                 if self.is_covered:
-                    self._again_after(now, COVERED_WAIT)
+                    self._retry_after(now, COVERED_WAIT)
                     return
                 self._attempt += 1
                 self._ask_root(now)
-            case UplinkState.AWAIT_GRANT:
-                self._hang_up()
+            case ClaimState.AWAIT_GRANT:
+                self._close_link()
                 self._attempt += 1
-                self._machine.handle(UplinkEvent.TIMED_OUT)
+                self._state_machine.handle(ClaimEvent.TIMED_OUT)
                 self._ask_root(now)
-            case UplinkState.AWAIT_HANDOVER | UplinkState.SERVING:
+            case ClaimState.AWAIT_HANDOVER | ClaimState.SERVING:
                 assert self.link is not None
                 self._core.send(self.link, self._join_requests.make(now))
-                self._again_after(now, GRANT_WAIT)
-            case UplinkState.AWAIT_RENEWAL:
-                self._machine.handle(UplinkEvent.TIMED_OUT)
+                self._retry_after(now, GRANT_WAIT)
+            case ClaimState.AWAIT_RENEWAL:
+                self._state_machine.handle(ClaimEvent.TIMED_OUT)
                 self._rejoin(now)
-            case UplinkState.AWAIT_TAKE_BACK if (
-                self._handover_source and now < self._handover_source.moved_at + LEAVE_WAIT
+            case ClaimState.AWAIT_TAKE_BACK if (
+                self._handover_source and now < self._handover_source.progress_at + LEAVE_WAIT
             ):
-                self._retry_at = self._handover_source.moved_at + LEAVE_WAIT
-            case UplinkState.AWAIT_TAKE_BACK if self._hands_back and self._handover_source:
+                self._retry_at = self._handover_source.progress_at + LEAVE_WAIT
+            case ClaimState.AWAIT_TAKE_BACK if self._hands_back and self._handover_source:
                 self._handing_back_failed(now, self._handover_source)
-            case UplinkState.AWAIT_TAKE_BACK:
-                self._settle(now, self._machine.handle(UplinkEvent.TIMED_OUT))
+            case ClaimState.AWAIT_TAKE_BACK:
+                self._enter_and_report(now, self._state_machine.handle(ClaimEvent.TIMED_OUT))
 
     def _rejoin(self, now: int) -> None:
         """Asks the parent and the root in turn."""
@@ -418,10 +422,10 @@ class Uplink:
         and begins nothing, and an answer that proves the key still counts. But the key of either node may be
         missing or wrong. So a claim without an invitation reports it, and delays its next try."""
         self._diagnostics.drop("unauthenticated")
-        if self._machine.state is UplinkState.AWAIT_INVITATION and self._join_requests.doubt():
-            self._diagnostics.note(Unproved(self.subtree))
+        if self._state_machine.state is ClaimState.AWAIT_INVITATION and self._join_requests.doubt():
+            self._diagnostics.add_event(Unproved(self.subtree))
             self._attempt = max(self._attempt, REFUSED_WAIT)
-            self._again_after(now, timers.retry_after(self._attempt, self._random))
+            self._retry_after(now, timers.retry_after(self._attempt, self._random))
 
     def _prove(self, now: int, nonce: int) -> None:
         """The root asks for a proof of the key over this nonce: sends the JOIN again, with the proof."""
@@ -430,25 +434,25 @@ class Uplink:
 
     def _invited(self, now: int, ack: pb.JoinAck) -> None:
         parent = address_from(ack.address)
-        if parent is None or not self._machine.accepts(UplinkEvent.INVITED):
+        if parent is None or not self._state_machine.accepts(ClaimEvent.INVITED):
             self._diagnostics.drop("unexpected_packet")
             return
-        self._machine.handle(UplinkEvent.INVITED)
+        self._state_machine.handle(ClaimEvent.INVITED)
         self._parent, self._join_requests.token = parent, ack.token
         self._join_requests.forget()
         self._ask_parent(now, parent)
 
     def _granted(self, now: int, sent_at: int, link: int, ack: pb.JoinAck) -> None:
-        if self._machine.accepts(UplinkEvent.GRANTED):
-            self._machine.handle(UplinkEvent.GRANTED)
+        if self._state_machine.accepts(ClaimEvent.GRANTED):
+            self._state_machine.handle(ClaimEvent.GRANTED)
             self._lease.epoch = ack.epoch
             self._handover_target = HandoverTarget(
                 self._core, self._context.delegations.subtree_state, self.subtree, ack.epoch, link
             )
-        elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._lease.epoch:
-            self._machine.handle(UplinkEvent.RENEWED)
-            if not self._done_waits:
-                self._say_done_once_on_disk()
+        elif self._state_machine.accepts(ClaimEvent.RENEWED) and ack.epoch == self._lease.epoch:
+            self._state_machine.handle(ClaimEvent.RENEWED)
+            if not self._done_is_queued:
+                self._send_done_after_sync()
         else:
             self._diagnostics.drop("unexpected_packet")
             return
@@ -457,58 +461,58 @@ class Uplink:
         self._leave_former(link)
         renewal = self._lease.renew(sent_at, ack)
         if renewal.is_fenced_now and self._settings.policy is LeasePolicy.SERVE:
-            self._diagnostics.note(PolicyLowered(self.subtree, self.parent))
+            self._diagnostics.add_event(PolicyLowered(self.subtree, self.parent))
         if self._handover_source is not None:
-            self._hold(serving=not self._handover_source.has_stopped)
+            self._update_grant(serving=not self._handover_source.has_stopped)
             return
-        self._hold(serving=self._machine.state is UplinkState.SERVING)
-        self._again_after(now, 0 if renewal.is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
-        if self._hands_back and self._machine.state is UplinkState.SERVING:
+        self._update_grant(serving=self._state_machine.state is ClaimState.SERVING)
+        self._retry_after(now, 0 if renewal.is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
+        if self._hands_back and self._state_machine.state is ClaimState.SERVING:
             self._leave(now)
 
     def handle_refusal(self, now: int, ack: pb.JoinAck) -> None:
         """A parent refused this claim, or the node was refused for good before it made the claim."""
-        state = self._machine.state
+        state = self._state_machine.state
         is_final = ack.reason in FINAL_REASONS
-        temporary = ack.reason in PASSING_REASONS
-        before, self.refused = self.refused, ack
+        temporary = ack.reason in TEMPORARY_REASONS
+        before, self.last_refusal = self.last_refusal, ack
         self._note_refusal(before, ack, is_final)
-        if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
+        if state in (ClaimState.AWAIT_INVITATION, ClaimState.AWAIT_GRANT):
             self.link = None
             self._join_requests.forget()
             if self._hands_back and not temporary:  # The claim holds nothing that it could hand back.
-                self._settle(now, self._machine.handle(UplinkEvent.LEAVE))
+                self._enter_and_report(now, self._state_machine.handle(ClaimEvent.LEAVE))
                 return
-            event = UplinkEvent.FINALLY_REFUSED if is_final else UplinkEvent.REFUSED
-            self._machine.handle(event)
+            event = ClaimEvent.FINALLY_REFUSED if is_final else ClaimEvent.REFUSED
+            self._state_machine.handle(event)
             self._attempt = max(self._attempt, 0 if temporary else REFUSED_WAIT)
             wait = timers.retry_after(self._attempt, self._random)
             self._retry_at = None if is_final else now + wait
-        elif ack.reason == Reason.REASON_OUTSIDE_JURISDICTION and self._follow(now, ack):
+        elif ack.reason == Reason.REASON_OUTSIDE_JURISDICTION and self._renew_at_new_parent(now, ack):
             pass
         elif temporary or self._seeks_another(ack.reason):
-            self._again_after(now, timers.retry_after(self._attempt, self._random))
-        elif self._machine.accepts(UplinkEvent.FENCED):
+            self._retry_after(now, timers.retry_after(self._attempt, self._random))
+        elif self._state_machine.accepts(ClaimEvent.FENCED):
             self._fence(now)
 
     def _note_refusal(self, before: pb.JoinAck | None, ack: pb.JoinAck, is_final: bool) -> None:
         holder = cut_from(ack.holder)
         is_name = self.subtree == f"{STATUS_ROOT}/{self._settings.name}"
         if not is_name or holder is None or ack.reason != Reason.REASON_OVERLAP:
-            self._diagnostics.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
+            self._diagnostics.add_event(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
         elif before is None or before.holder.address != ack.holder.address:
-            self._diagnostics.note(NameTaken(self.subtree, self._settings.name, holder[2]))
+            self._diagnostics.add_event(NameTaken(self.subtree, self._settings.name, holder[2]))
 
-    def _follow(self, now: int, ack: pb.JoinAck) -> bool:
+    def _renew_at_new_parent(self, now: int, ack: pb.JoinAck) -> bool:
         """Renews at the new parent that the former one names (§5.4)."""
         holder = cut_from(ack.holder)
         if (
             holder is None
             or holder[2] == self._settings.address
-            or not self._machine.accepts(UplinkEvent.REPARENTED)
+            or not self._state_machine.accepts(ClaimEvent.REPARENTED)
         ):
             return False
-        self._machine.handle(UplinkEvent.REPARENTED)
+        self._state_machine.handle(ClaimEvent.REPARENTED)
         self._former, self._attempt, self._join_requests.token = self.link, 0, b""
         self._parent = holder[2]
         self._join_requests.forget()
@@ -521,54 +525,56 @@ class Uplink:
     def _leave_former(self, link: int) -> None:
         former, self._former = self._former, None
         if former is not None and former != link:
-            self._context.hang_up(former)
+            self._context.close_link(former)
 
     def _seeks_another(self, reason: pb.Reason) -> bool:
         """Whether the lease lasts and the former parent is not the parent any more. The root may know the new
         one."""
         outside = reason == Reason.REASON_OUTSIDE_JURISDICTION
-        return outside and self._machine.state is UplinkState.AWAIT_RENEWAL
+        return outside and self._state_machine.state is ClaimState.AWAIT_RENEWAL
 
     # Handover
 
-    def _take(self, now: int, handover_target: HandoverTarget, transfer: pb.Transfer) -> bool:
+    def _handle_transfer(self, now: int, handover_target: HandoverTarget, transfer: pb.Transfer) -> bool:
         state = handover_target.handle(transfer)
         if state is TargetState.AWAIT_COMMIT and transfer.last:
             self._context.delegations.forget_ended(self.subtree, handover_target.received)
         elif state is TargetState.COMPLETE:
             self._handover_target = None
-            self._machine.handle(UplinkEvent.HANDED_OVER)
-            self._take_in_again(handover_target.received)
-            self._context.delegations.subtree_state.take_over(now, self.subtree, handover_target.received)
+            self._state_machine.handle(ClaimEvent.HANDED_OVER)
+            self._reinstall_exported(handover_target.received)
+            self._context.delegations.subtree_state.install_state(now, self.subtree, handover_target.received)
             if handover_target.received.refused:
                 self._diagnostics.drop("too_many_records", handover_target.received.refused)
             self._context.recovery.handle_return(now, self.subtree)
-            self.refused = None
-            self._hold(serving=True)
-            self._taken = handover_target
-            self._say_done_once_on_disk()
+            self.last_refusal = None
+            self._update_grant(serving=True)
+            self._completed_target = handover_target
+            self._send_done_after_sync()
             # The handover also brought what touches only the cuts.
             if self._jurisdiction.cuts_below(self.subtree):
                 self._context.delegations.sweep()
-            self._diagnostics.note(Joined(self.subtree, self.parent, self._lease.epoch))
+            self._diagnostics.add_event(Joined(self.subtree, self.parent, self._lease.epoch))
             if self._hands_back:
                 self._leave(now)
         return state is not None
 
-    def _say_done_once_on_disk(self) -> None:
+    def _send_done_after_sync(self) -> None:
         """Sends DONE once the notes are on the disk. If too many actions wait for the disk, the next renewal
         tries again."""
-        handover_target = self._taken
+        handover_target = self._completed_target
         if handover_target is not None:
-            self._done_waits = self._context.node.after_sync.do(partial(self._say_done, handover_target))
+            self._done_is_queued = self._context.node.after_sync.run_when_durable(
+                partial(self._send_done, handover_target)
+            )
 
-    def _say_done(self, handover_target: HandoverTarget) -> None:
+    def _send_done(self, handover_target: HandoverTarget) -> None:
         """Sends DONE, once. Does nothing if another handover has begun."""
-        if self._taken is handover_target:
-            self._taken = None
-            handover_target.done()
+        if self._completed_target is handover_target:
+            self._completed_target = None
+            handover_target.send_done()
 
-    def _take_in_again(self, received: ReceivedState) -> None:
+    def _reinstall_exported(self, received: ReceivedState) -> None:
         """Takes what left with a failed handing back in again, if nobody has served the subtree since (§5.4,
         old cuts). Otherwise the parent has it, or had it."""
         exported, self._exported = self._exported, 0
@@ -577,26 +583,26 @@ class Uplink:
         elif exported:
             self._core.drop_held(exported)
 
-    def _take_misdirected(self, transfer: pb.Transfer) -> None:
+    def _take_misrouted(self, transfer: pb.Transfer) -> None:
         """After a restart the parent took these records in, before it knew of this node (§5.1)."""
         found = map(subscription_from, transfer.subscriptions)
-        self._owner_subscriptions.take_misdirected([s for s in found if s is not None])
+        self._owner_subscriptions.add_misrouted([s for s in found if s is not None])
         self._core.take_retained(list(transfer.retained))
 
     def _give(self, now: int, handover_source: HandoverSource, transfer: pb.Transfer) -> bool:
         state = handover_source.handle(now, transfer)
         if state is SourceState.DRAINING:
-            self._hold(serving=False)
+            self._update_grant(serving=False)
             handover_source.handle_timeout(now)
         elif state is SourceState.COMPLETE:
-            self._machine.handle(UplinkEvent.TAKEN_BACK)
-            self._diagnostics.note(Left(self.subtree))
+            self._state_machine.handle(ClaimEvent.TAKEN_BACK)
+            self._diagnostics.add_event(Left(self.subtree))
             parent = self._parent_cut
-            self._jurisdiction.drop(self.subtree, parent)
+            self._jurisdiction.remove_grant(self.subtree, parent)
             if parent is not None:
                 self._context.delegations.release_below(self.subtree, parent)
-                self._owner_subscriptions.moved(_after(parent), with_sessions=True)
-                self._context.delegations.subtree_state.moved(self.subtree)
+                self._owner_subscriptions.subtree_moved(_after(parent), with_sessions=True)
+                self._context.delegations.subtree_state.subtree_moved(self.subtree)
             self._stop()
         return state is not None
 
@@ -607,8 +613,8 @@ class Uplink:
             return None
         return self.subtree, self.parent, self._parent, self._lease.epoch
 
-    def _hold(self, *, serving: bool) -> None:
-        self._lease.hold(self.link, serving=serving)
+    def _update_grant(self, *, serving: bool) -> None:
+        self._lease.update_grant(self.link, serving=serving)
 
     # Endings
 
@@ -619,43 +625,43 @@ class Uplink:
         self._handover_source = self._renew_at = None
         exported = handover_source.abandon()
         if not handover_source.has_committed and not self._lease.is_over(now):
-            self._context.parent_role.open(self.subtree)
-            self._enter(now, self._machine.handle(UplinkEvent.NOT_TAKEN))
+            self._context.join_responder.open(self.subtree)
+            self._enter(now, self._state_machine.handle(ClaimEvent.NOT_TAKEN))
             return
-        self._keep(exported)
-        self._lose(now, self._machine.handle(UplinkEvent.UNDECIDED))
+        self._keep_exported(exported)
+        self._lose(now, self._state_machine.handle(ClaimEvent.UNDECIDED))
 
-    def _keep(self, exported: int) -> None:
+    def _keep_exported(self, exported: int) -> None:
         """Keeps this in place of what was kept before, which the parent has had since."""
         before, self._exported = self._exported, exported
         self._core.drop_held(before)
 
     def _fence(self, now: int) -> None:
-        self._lose(now, self._machine.handle(UplinkEvent.FENCED))
+        self._lose(now, self._state_machine.handle(ClaimEvent.FENCED))
 
-    def _lose(self, now: int, state: UplinkState) -> None:
+    def _lose(self, now: int, state: ClaimState) -> None:
         """Stops serving, although no other node has taken the subtree over."""
-        self._diagnostics.note(LeaseLost(self.subtree))
+        self._diagnostics.add_event(LeaseLost(self.subtree))
         missed = list(self._owner_subscriptions.connected_touching(self.subtree))
         self._context.recovery.handle_loss(now, missed)
         self._enter(now, state)
 
-    def _settle(self, now: int, state: UplinkState) -> None:
+    def _enter_and_report(self, now: int, state: ClaimState) -> None:
         """As `_enter`. If the claim stops without its parent, reports that the lease is lost."""
         grant = self._jurisdiction.grant_of(self.subtree)
-        if state is UplinkState.STOPPED and grant is not None and grant.serving:
-            self._diagnostics.note(LeaseLost(self.subtree))
+        if state is ClaimState.STOPPED and grant is not None and grant.serving:
+            self._diagnostics.add_event(LeaseLost(self.subtree))
         self._enter(now, state)
 
-    def _enter(self, now: int, state: UplinkState) -> None:
+    def _enter(self, now: int, state: ClaimState) -> None:
         """Enters the state after a failure."""
-        if state is UplinkState.AWAIT_RENEWAL:
-            self._hold(serving=True)
-            self._again_after(now, timers.retry_after(0, self._random))
+        if state is ClaimState.AWAIT_RENEWAL:
+            self._update_grant(serving=True)
+            self._retry_after(now, timers.retry_after(0, self._random))
             return
         self._stop()
-        if state is UplinkState.AWAIT_INVITATION:
-            self._again_after(now, timers.retry_after(self._attempt, self._random))
+        if state is ClaimState.AWAIT_INVITATION:
+            self._retry_after(now, timers.retry_after(self._attempt, self._random))
 
     def _stop(self) -> None:
         has_served = self._handover_target is None
@@ -663,7 +669,7 @@ class Uplink:
             self._handover_target.abandon()
         if self._handover_source is not None:
             self._core.drop_held(self._handover_source.abandon())
-        self._handover_target = self._taken = self._handover_source = None
+        self._handover_target = self._completed_target = self._handover_source = None
         self._retry_at = self._renew_at = None
         self.link = self._former = None
         self._join_requests.forget()
@@ -674,15 +680,15 @@ class Uplink:
             else:
                 self._context.delegations.sweep()
             if lost is not None:
-                self._owner_subscriptions.moved(_after(lost))
+                self._owner_subscriptions.subtree_moved(_after(lost))
 
-    def _hang_up(self) -> None:
+    def _close_link(self) -> None:
         """The parent has not granted. With a join key the link is closed, because the parent has not even
         proved the key: the next try begins a new one."""
         link, self.link = self.link, None
         self._join_requests.forget()
         if link is not None and self._settings.join_key:
-            self._context.hang_up(link)
+            self._context.close_link(link)
 
 
 def _after(cut: Cut) -> Cut:
