@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from hbroker._native import ConnectionStatus, topic_is_valid
 from hbroker.addresses import format_address
-from hbroker.gateway.connect.disconnect import DisconnectHandler
+from hbroker.gateway.connect.disconnect_handler import DisconnectHandler
 from hbroker.gateway.connections.connection import Connection, State
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.outbox import OutboxMessage
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.records.record_authentication import REPLIES, REQUESTS, sign, verify
-from hbroker.gateway.records.session_records import Record
+from hbroker.gateway.records.session_records import SessionRecord
 from hbroker.protocol.timers import SECOND, TimerQueue
 
 __all__ = ["CLIENTS", "KICK", "AdminRequests", "Request"]
@@ -80,7 +80,7 @@ class AdminRequests:
     ) -> None:
         self._context = context
         self._disconnect_handler = disconnect_handler
-        self._seen: TimerQueue[str] = TimerQueue()
+        self._handled_requests: TimerQueue[str] = TimerQueue()
 
     def handle_request(self, now: int, topic: str, payload: bytes) -> None:
         """Executes a request. Counts a message that is not a valid request."""
@@ -100,12 +100,16 @@ class AdminRequests:
             self._answer(now, request, iter([[entry]]), 0)
 
     def _is_fresh(self, now: int, request: Request) -> bool:
-        for _ in self._seen.due(now):
+        for _ in self._handled_requests.due(now):
             pass
         age = self._context.clock.unix_us(now) - request.at_us
-        if abs(age) > _GOOD_FOR or request.reply in self._seen or len(self._seen) >= _MOST_SEEN:
+        if (
+            abs(age) > _GOOD_FOR
+            or request.reply in self._handled_requests
+            or len(self._handled_requests) >= _MOST_SEEN
+        ):
             return False
-        self._seen.set(request.reply, now + 2 * _GOOD_FOR)
+        self._handled_requests.set(request.reply, now + 2 * _GOOD_FOR)
         return True
 
     def _answer(self, now: int, request: Request, pages: Iterator[list[dict[str, Any]]], number: int) -> None:
@@ -131,12 +135,12 @@ class AdminRequests:
         statuses = {status.connection: status for status in self._context.native_api.connections(1_000_000)}
         for connection in self._context.connection_table.all():
             if connection.state is State.OPEN:
-                yield _entry(connection, statuses.get(connection.id))
-        for record in self._context.records.away():
-            yield _away_entry(record)
+                yield _connected_entry(connection, statuses.get(connection.id))
+        for record in self._context.records.offline():
+            yield _offline_entry(record)
 
 
-def _entry(connection: Connection, status: ConnectionStatus | None) -> dict[str, Any]:
+def _connected_entry(connection: Connection, status: ConnectionStatus | None) -> dict[str, Any]:
     event = connection.event
     return {
         "client": connection.client_id,
@@ -156,11 +160,11 @@ def _entry(connection: Connection, status: ConnectionStatus | None) -> dict[str,
     }
 
 
-def _away_entry(record: Record) -> dict[str, Any]:
+def _offline_entry(record: SessionRecord) -> dict[str, Any]:
     return {
         "client": record.client,
         "state": "away",
-        "since_us": record.away_since_us,
+        "since_us": record.offline_since_us,
         "session_expiry_s": record.expiry_s,
         "subscriptions": len(record.subscriptions),
         "has_will": record.will is not None,

@@ -14,9 +14,9 @@ from hbroker.gateway.events import EventQueue
 from hbroker.gateway.native_api import NativeApi
 from hbroker.gateway.network_clients import NetworkClients
 from hbroker.gateway.outbox import Outbox
-from hbroker.gateway.records.claims import Clock
-from hbroker.gateway.records.gateways import Gateways
-from hbroker.gateway.records.session_records import Records
+from hbroker.gateway.records.client_id_claims import StampClock
+from hbroker.gateway.records.gateways import GatewayRecords
+from hbroker.gateway.records.session_records import SessionRecords
 
 __all__ = ["GatewayContext"]
 
@@ -32,11 +32,11 @@ class GatewayContext:
     native_api: NativeApi
     random: Random
     ids: Iterator[int]
-    clock: Clock
-    gateways: Gateways
+    clock: StampClock
+    gateways: GatewayRecords
     network_clients: NetworkClients
     outbox: Outbox
-    records: Records
+    records: SessionRecords
     policy: Policy
     access: AccessLists
     limits: GatewayLimits

@@ -18,8 +18,8 @@ from hbroker.config import GatewaySettings
 from hbroker.gateway.access.access_lists import AccessLists
 from hbroker.gateway.access.policy import Check, Decision, Policy
 from hbroker.gateway.admin_requests import AdminRequests
-from hbroker.gateway.connect.connect import ConnectHandler
-from hbroker.gateway.connect.disconnect import DisconnectHandler
+from hbroker.gateway.connect.connect_handler import ConnectHandler
+from hbroker.gateway.connect.disconnect_handler import DisconnectHandler
 from hbroker.gateway.connect.takeover import Takeover
 from hbroker.gateway.connections.connection import Connection, State
 from hbroker.gateway.connections.disconnect_queue import DisconnectQueue
@@ -38,14 +38,14 @@ from hbroker.gateway.native_api import (
 from hbroker.gateway.network_clients import SHARED, NetworkClients
 from hbroker.gateway.outbox import Outbox
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.records.claims import Clock
-from hbroker.gateway.records.gateways import Gateways
+from hbroker.gateway.records.client_id_claims import StampClock
+from hbroker.gateway.records.gateways import GatewayRecords
 from hbroker.gateway.records.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
-from hbroker.gateway.records.session_records import Records
+from hbroker.gateway.records.session_records import SessionRecords
 from hbroker.gateway.sessions.announcements import Announcements
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.startup import Startup
-from hbroker.gateway.subscriptions.mqtt_subscriptions import Answer, MqttSubscriptions
+from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions, PendingAck
 from hbroker.gateway.subscriptions.sys_topics import SysTopics
 from hbroker.protocol.core import Event
 from hbroker.protocol.results import (
@@ -72,8 +72,8 @@ class Gateway:
     """Every decision of one gateway. Times are microseconds of one monotonic clock.
 
     `run`: a random number of this run. `publisher`: the publisher id of the shared pool client's core.
-    `unix_offset_us`: the wall clock less that monotonic clock. `vitals`: counters of the process, for
-    `$SYS/broker`.
+    `unix_offset_us`: the wall clock less that monotonic clock. `process_counters`: counters of the process,
+    for `$SYS/broker`.
     """
 
     def __init__(
@@ -87,31 +87,33 @@ class Gateway:
         publisher: int,
         unix_offset_us: int,
         version: str = "",
-        vitals: Callable[[], Mapping[str, int]] = dict,
+        process_counters: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         ids = count(random.getrandbits(_ID_BITS))  # nodes may still hold listener ids of an earlier run
-        gateways = Gateways(settings.name, run)
+        gateways = GatewayRecords(settings.name, run)
         self._publisher = publisher
-        self._vitals = vitals
+        self._process_counters = process_counters
         context = GatewayContext(
             settings=settings,
             native_api=native_api,
             random=random,
             ids=ids,
-            clock=Clock(run, unix_offset_us),
+            clock=StampClock(run, unix_offset_us),
             gateways=gateways,
             network_clients=NetworkClients(
                 native_api, random, settings.root, settings.join_key, settings.name, ids
             ),
             outbox=Outbox(native_api.member(SHARED), random, unix_offset_us),
-            records=Records(settings.join_key, gateways, unix_offset_us),
+            records=SessionRecords(settings.join_key, gateways, unix_offset_us),
             policy=policy,
             access=AccessLists(native_api, policy),
             limits=settings.limits,
         )
         self._context = context
         self._sys = SysTopics(native_api, self.counters, version)
-        self._mqtt_subscriptions = MqttSubscriptions(context, self._sys, self._answered, self._session_ready)
+        self._mqtt_subscriptions = MqttSubscriptions(
+            context, self._sys, self._send_or_save, self._session_ready
+        )
         self._session_store = SessionStore(context)
         parts = (context, self._mqtt_subscriptions, self._session_store)
         self._disconnect_handler = DisconnectHandler(*parts)
@@ -138,31 +140,31 @@ class Gateway:
         """Publishes that this gateway is present, and the URLs of its listeners."""
         self._announcements.announce(now, listeners)
 
-    def handle_event(self, now: int, member: int, event: Event) -> None:
+    def handle_event(self, now: int, pool_client: int, event: Event) -> None:
         """Handles an event of one pool client's core."""
-        if member == SHARED and isinstance(event, LinkDownEvent):
+        if pool_client == SHARED and isinstance(event, LinkDownEvent):
             self._refresh_at = now + _REFRESH_AFTER
-        self._context.network_clients.handle_event(now, member, event)
-        self._take_results(now)
+        self._context.network_clients.handle_event(now, pool_client, event)
+        self._handle_results(now)
 
-    def handle_message(self, now: int, member: int, message: Message) -> None:
+    def handle_message(self, now: int, pool_client: int, message: Message) -> None:
         """Handles a message that is for no session of an MQTT client.
 
         A message for the gateway itself is acknowledged when the gateway has done what the message asks for.
         """
         topic, payload = message.topic, message.payload
-        if member != SHARED:  # the subscription has ended in the meantime
+        if pool_client != SHARED:  # the subscription has ended in the meantime
             if message.qos:
-                self._context.native_api.member(member).handled([message.copy_id])
+                self._context.native_api.member(pool_client).handled([message.copy_id])
             return
         if message.publisher == self._publisher:
             pass  # This gateway applied its own message when it published it.
         elif topic.startswith(CLAIMS):
             self._takeover.handle_claims(now, message, lambda now, is_distributed: self._handled(message))
-            self._take_results(now)
+            self._handle_results(now)
             return
         elif topic.startswith(SESSIONS):
-            self._take_record(now, topic, payload)
+            self._handle_record(now, topic, payload)
         elif topic.startswith(GATEWAYS):
             changed = self._announcements.handle_message(now, topic, payload)
             if changed is not None:
@@ -174,10 +176,10 @@ class Gateway:
     def handle_mqtt(self, now: int, event: MqttEvent) -> None:
         """Handles a packet of an MQTT client, or the end of its connection."""
         if isinstance(event, ConnectEvent):
-            self._disconnect_queue.hurry(now, event.client_id)
-            self._disconnect_queue.came()
+            self._disconnect_queue.handle_now(now, event.client_id)
+            self._disconnect_queue.count_connect()
             self._connect_handler.handle_connect(now, event)
-            self._take_results(now)
+            self._handle_results(now)
             return
         if isinstance(event, SessionOverflowEvent):
             self._overflowed(now, event.session)
@@ -197,17 +199,17 @@ class Gateway:
                 self._mqtt_subscriptions.unsubscribe(now, connection, event)
         if code is not None:
             self._disconnect_handler.disconnect(now, connection, code)
-        self._take_results(now)
+        self._handle_results(now)
 
     def handle_decision(self, now: int, number: int, decision: Decision) -> None:
         """Handles the result of a check (`poll_check`)."""
         self._connect_handler.handle_decision(now, number, decision)
-        self._take_results(now)
+        self._handle_results(now)
 
     def handle_timeout(self, now: int) -> None:
         """Does everything that is due at `now`."""
         self._context.network_clients.handle_timeout(now)
-        self._take_results(now)
+        self._handle_results(now)
         self._context.outbox.handle_timeout(now)
         self._connect_handler.handle_timeout(now)
         self._mqtt_subscriptions.handle_timeout(now)
@@ -223,7 +225,7 @@ class Gateway:
             self._session_store.refresh(now)
         if self._startup.handle_timeout(now):
             self._sys.handle_timeout(now)
-        self._take_results(now)
+        self._handle_results(now)
 
     def reload(self, now: int, policy: Policy, settings: GatewaySettings) -> None:
         """Puts a new policy, new limits and new listeners into force at once.
@@ -256,7 +258,7 @@ class Gateway:
         for connection in self._context.connection_table.all():
             self._disconnect_handler.disconnect(now, connection, Code.SERVER_SHUTTING_DOWN)
         self._announcements.withdraw(now)
-        self._take_results(now)
+        self._handle_results(now)
 
     def leave(self) -> None:
         """The shared pool client leaves its owners and ends its session there."""
@@ -307,9 +309,9 @@ class Gateway:
         counts = self._connect_handler.counters()
         connections = list(self._context.connection_table.open())
         filters = [filter for connection in connections for filter in connection.subscriptions]
-        away = self._context.records.away_count
+        away = self._context.records.offline_count
         return {
-            **self._vitals(),
+            **self._process_counters(),
             **self._context.native_api.gateway_counters(),
             **counts,
             "sockets": counts["connects"],
@@ -326,49 +328,49 @@ class Gateway:
 
     # Results of the pool clients
 
-    def _take_results(self, now: int) -> None:
+    def _handle_results(self, now: int) -> None:
         while (pair := self._context.network_clients.poll_result()) is not None:
-            member, result = pair
+            pool_client, result = pair
             match result:
                 case Published():
                     self._context.outbox.handle_published(now, result.sequence, result.reason)
-                case WillSet() | WillRefused() if member == SHARED:
+                case WillSet() | WillRefused() if pool_client == SHARED:
                     self._announcements.handle_will(now, result)
                 case WillSet() | WillRefused():
-                    connection = self._of_member(member)
+                    connection = self._of_pool_client(pool_client)
                     if connection is not None:
                         self._connect_handler.handle_will(now, connection)
                 case TakenOver():
-                    self._lost(now, member)
+                    self._handle_taken_over(now, pool_client)
                 case Subscribed() | SubscriptionFailed() | Unsubscribed():
                     if not self._startup.handle_result(now, result):
-                        self._mqtt_subscriptions.handle_result(now, member, result)
+                        self._mqtt_subscriptions.handle_result(now, pool_client, result)
 
-    def _of_member(self, member: int) -> Connection | None:
-        client = self._context.network_clients.client_of(member)
+    def _of_pool_client(self, pool_client: int) -> Connection | None:
+        client = self._context.network_clients.client_of(pool_client)
         connection = None if client is None else self._context.connection_table.of_client(client)
-        return connection if connection is not None and connection.member == member else None
+        return connection if connection is not None and connection.pool_client == pool_client else None
 
     # The other gateways
 
-    def _take_record(self, now: int, topic: str, payload: bytes) -> None:
-        here = self._context.records.client_here(topic)
+    def _handle_record(self, now: int, topic: str, payload: bytes) -> None:
+        here = self._context.records.client_connected_here(topic)
         connection = None if here is None else self._context.connection_table.of_client(here)
         self._startup.handle_record(now)
         records = self._context.records
-        is_true = records.take(now, topic, payload)
-        self._context.clock.saw(now, records.stamp_of(topic))
+        is_true = records.handle_payload(now, topic, payload)
+        self._context.clock.observe(now, records.stamp_of(topic))
         if connection is not None and records.is_over(topic):
-            self._session_store.changed(now, connection, None)  # Another gateway took this one for dead.
+            self._session_store.save_changed(now, connection, None)  # Another gateway took this one for dead.
         elif not is_true:
-            self._session_store.contradict(now, topic)
+            self._session_store.correct_later(now, topic)
 
-    def _lost(self, now: int, member: int) -> None:
-        connection = self._of_member(member)
+    def _handle_taken_over(self, now: int, pool_client: int) -> None:
+        connection = self._of_pool_client(pool_client)
         if connection is None:
-            self._context.network_clients.drop(now, member)
+            self._context.network_clients.close_now(now, pool_client)
         else:
-            self._takeover.lose(now, connection)
+            self._takeover.handle_taken_over(now, connection)
 
     def _handled(self, message: Message) -> None:
         if message.qos:
@@ -395,23 +397,23 @@ class Gateway:
                 self._context.count("sessions_overflowed")
                 self._disconnect_handler.disconnect(now, connection, Code.QUOTA_EXCEEDED, ends_session=True)
                 break
-        self._take_results(now)
+        self._handle_results(now)
 
-    def _answered(self, now: int, answer: Answer) -> None:
+    def _send_or_save(self, now: int, ack: PendingAck) -> None:
         """All codes of a SUBACK or UNSUBACK are known.
 
         The first answer of a persistent session waits until the other gateways know the session. They hear of
         later changes a little after the answer.
         """
-        connection = answer.connection
-        if not answer.changed or not connection.expiry_s:
-            self._mqtt_subscriptions.send(answer)
+        connection = ack.connection
+        if not ack.changed or not connection.expiry_s:
+            self._mqtt_subscriptions.send(ack)
         elif connection.has_record:
-            self._mqtt_subscriptions.send(answer)
-            self._session_store.changed(now, connection, None)
+            self._mqtt_subscriptions.send(ack)
+            self._session_store.save_changed(now, connection, None)
         else:
-            self._session_store.changed(
-                now, connection, lambda now, is_distributed: self._mqtt_subscriptions.send(answer)
+            self._session_store.save_changed(
+                now, connection, lambda now, is_distributed: self._mqtt_subscriptions.send(ack)
             )
 
     def _session_ready(self, now: int, connection: Connection) -> None:

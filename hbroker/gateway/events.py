@@ -39,7 +39,7 @@ class EventQueue:
         self._second = 0
         self._reported = 0
         self._more = 0
-        self.others: Callable[[], int] = int
+        self.native_refusals: Callable[[], int] = int
         """The number of CONNECTs that the native core refused by itself since the last call."""
 
     def connected(self, event: ConnectEvent, client: str, username: str | None, *, is_present: bool) -> None:
@@ -64,7 +64,7 @@ class EventQueue:
             self._more += 1
             return
         self._reported += 1
-        more, self._more = self._more + self.others(), 0
+        more, self._more = self._more + self.native_refusals(), 0
         fields = {"version": event.version, "reason": _hex(reason), "text": text, "more": more or None}
         self._add(REFUSED, event, event.client_id, fields)
 

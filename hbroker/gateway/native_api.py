@@ -29,9 +29,9 @@ __all__ = [
     "ClosedEvent",
     "ConnectEvent",
     "InFlight",
-    "Member",
     "MqttEvent",
     "NativeApi",
+    "PoolClientCore",
     "Rule",
     "SessionOverflowEvent",
     "SessionState",
@@ -44,7 +44,7 @@ __all__ = [
 
 
 NativeApi: TypeAlias = _native.Gateway
-Member: TypeAlias = _native.PoolClient
+PoolClientCore: TypeAlias = _native.PoolClient
 
 
 @dataclass(frozen=True, slots=True)

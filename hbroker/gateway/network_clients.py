@@ -31,7 +31,7 @@ from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 __all__ = ["SHARED", "NetworkClients", "network_session"]
 
 SHARED: Final = 0
-_LINGER: Final = SECOND
+_LEAVE_TIMEOUT: Final = SECOND
 """How long a pool client that leaves repeats LEAVE."""
 _REPEAT: Final = SECOND // 100
 """The first interval of these repetitions; it doubles each time. An owner may acknowledge a LEAVE before
@@ -79,7 +79,7 @@ class NetworkClients:
         self._session_of: dict[int, int] = {}
         self._client_of: dict[int, str] = {}
         self._results: deque[tuple[int, Result]] = deque()
-        self._moved: set[int] = set()
+        self._rescheduled: set[int] = set()
         """Pool clients whose deadlines may differ from those in `_deadlines`."""
         shared = ClientControl(
             native_api.member(SHARED),
@@ -98,7 +98,7 @@ class NetworkClients:
         """Opens a pool client for this client's session; returns its number.
 
         `is_kept`: owners may have that session. A pool client that this session still has is closed at once:
-        call `when_gone` first to wait for its end.
+        call `when_closed` first to wait for its end.
         """
         session = network_session(client_id, self._key)
         before = self._by_session.get(session)
@@ -133,16 +133,16 @@ class NetworkClients:
         control = self._controls.pop(number)
         control.leave(end_session=end_session, with_will=with_will)
         self._deadlines.cancel(number)
-        until = now + (_LINGER if control.links else 0)
+        until = now + (_LEAVE_TIMEOUT if control.links else 0)
         self._leaving_clients[number] = _LeavingClient(control, end_session, with_will, control.links, until)
         self._leaving.set(number, min(now + _REPEAT, until))
 
-    def drop(self, now: int, number: int) -> None:
+    def close_now(self, now: int, number: int) -> None:
         """Closes a pool client at once: another gateway has its session."""
         if number in self._session_of:
             self._close(now, number)
 
-    def when_gone(self, client_id: str, callback: Callable[[int], None]) -> bool:
+    def when_closed(self, client_id: str, callback: Callable[[int], None]) -> bool:
         """Calls `callback` when this client's pool client is closed. Returns False if there is none."""
         session = network_session(client_id, self._key)
         if session not in self._by_session:
@@ -159,13 +159,13 @@ class NetworkClients:
         return self._client_of.get(number)
 
     def control(self, number: int) -> ClientControl:
-        """The control of a pool client. Call `touch` after each change."""
+        """The control of a pool client. Call `reschedule` after each change."""
         return self._controls[number]
 
-    def touch(self, number: int) -> None:
+    def reschedule(self, number: int) -> None:
         """Notes that a control's deadline may have changed."""
         if number in self._controls:
-            self._moved.add(number)
+            self._rescheduled.add(number)
 
     # In
 
@@ -174,7 +174,7 @@ class NetworkClients:
         control = self._controls.get(number)
         if control is not None:
             control.handle_event(now, event)
-            self.touch(number)
+            self.reschedule(number)
         elif number in self._leaving_clients and isinstance(event, LinkDownEvent):
             leaving = self._leaving_clients[number]
             leaving.links -= 1
@@ -183,10 +183,10 @@ class NetworkClients:
 
     def handle_timeout(self, now: int) -> None:
         """Does everything that is due at `now`."""
-        self._look()
+        self._update_deadlines()
         for number in self._deadlines.due(now):
             self._controls[number].handle_timeout(now)
-            self.touch(number)
+            self.reschedule(number)
         for number in self._leaving.due(now):
             self._go_on_leaving(now, number)
 
@@ -194,7 +194,7 @@ class NetworkClients:
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due; None: never."""
-        self._look()
+        self._update_deadlines()
         return earliest(self._deadlines.next(), self._leaving.next())
 
     def poll_result(self) -> tuple[int, Result] | None:
@@ -211,10 +211,10 @@ class NetworkClients:
     def _result_handler(self, number: int) -> Callable[[Result], None]:
         return lambda result: self._results.append((number, result))
 
-    def _look(self) -> None:
+    def _update_deadlines(self) -> None:
         """Reads the deadlines of the controls that were called, once in an iteration."""
-        while self._moved:
-            number = self._moved.pop()
+        while self._rescheduled:
+            number = self._rescheduled.pop()
             control = self._controls.get(number)
             due = None if control is None else control.poll_timeout()
             if due is None:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from hbroker._native import NativeError
-from hbroker.gateway.native_api import Member, WillMessage
+from hbroker.gateway.native_api import PoolClientCore, WillMessage
 from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.timers import TimerQueue, earliest, retry_after
@@ -60,54 +60,54 @@ class OutboxMessage:
 class Outbox:
     """The messages that are not distributed yet. `unix_offset_us`: the wall clock less the clock of `now`."""
 
-    def __init__(self, member: Member, random: Random, unix_offset_us: int) -> None:
-        self._member = member
+    def __init__(self, shared_client: PoolClientCore, random: Random, unix_offset_us: int) -> None:
+        self._shared_client = shared_client
         self._random = random
         self._unix_offset_us = unix_offset_us
-        self._waiting: OrderedDict[OutboxMessage, None] = OrderedDict()
+        self._unsent: OrderedDict[OutboxMessage, None] = OrderedDict()
         self._sent: dict[int, OutboxMessage] = {}
         self._newest: dict[str, OutboxMessage] = {}
         self._pauses: TimerQueue[OutboxMessage] = TimerQueue()
         self._room_at: int | None = None
 
-    def enqueue(self, now: int, entry: OutboxMessage) -> None:
+    def enqueue(self, now: int, outbox_message: OutboxMessage) -> None:
         """Publishes a message, after those that wait for room in the core.
 
         A message that it replaces and that still waits is removed. This message's end completes that one,
         too.
         """
-        if entry.replaces:
-            former = self._newest.get(entry.topic)
-            if former is not None and former in self._waiting:
-                del self._waiting[former]
-                entry.also_done = former.also_done
+        if outbox_message.replaces:
+            former = self._newest.get(outbox_message.topic)
+            if former is not None and former in self._unsent:
+                del self._unsent[former]
+                outbox_message.also_done = former.also_done
                 if former.done is not None:
-                    entry.also_done.append(former.done)
-            self._newest[entry.topic] = entry
-        self._waiting[entry] = None
+                    outbox_message.also_done.append(former.done)
+            self._newest[outbox_message.topic] = outbox_message
+        self._unsent[outbox_message] = None
         self._send(now)
 
     def handle_published(self, now: int, sequence: int, reason: int) -> None:
         """Handles the result of a message of QoS 1."""
-        entry = self._sent.pop(sequence, None)
-        if entry is None:
+        outbox_message = self._sent.pop(sequence, None)
+        if outbox_message is None:
             return
-        is_late = entry.until is not None and entry.until <= now
+        is_late = outbox_message.until is not None and outbox_message.until <= now
         if reason in _DISTRIBUTED:
-            self._end(now, entry, is_distributed=True)
-        elif reason in _FINAL or is_late or self._is_replaced(entry):
-            self._end(now, entry, is_distributed=False)
+            self._end(now, outbox_message, is_distributed=True)
+        elif reason in _FINAL or is_late or self._is_replaced(outbox_message):
+            self._end(now, outbox_message, is_distributed=False)
         else:
-            self._pauses.set(entry, now + retry_after(entry.attempts, self._random))
-            entry.attempts += 1
+            self._pauses.set(outbox_message, now + retry_after(outbox_message.attempts, self._random))
+            outbox_message.attempts += 1
 
     def handle_timeout(self, now: int) -> None:
         """Sends the messages that had no room or failed."""
-        for entry in self._pauses.due(now):
-            if self._is_replaced(entry):
-                self._end(now, entry, is_distributed=False)
+        for outbox_message in self._pauses.due(now):
+            if self._is_replaced(outbox_message):
+                self._end(now, outbox_message, is_distributed=False)
             else:
-                self._waiting[entry] = None
+                self._unsent[outbox_message] = None
         if self._room_at is not None and self._room_at <= now:
             self._room_at = None
         self._send(now)
@@ -118,30 +118,30 @@ class Outbox:
 
     def __len__(self) -> int:
         """The number of messages that are not distributed yet."""
-        return len(self._waiting) + len(self._sent) + len(self._pauses)
+        return len(self._unsent) + len(self._sent) + len(self._pauses)
 
     def _send(self, now: int) -> None:
-        while self._waiting and self._room_at is None:
-            entry, _ = self._waiting.popitem(last=False)
-            if self._is_replaced(entry):
-                self._end(now, entry, is_distributed=False)
+        while self._unsent and self._room_at is None:
+            outbox_message, _ = self._unsent.popitem(last=False)
+            if self._is_replaced(outbox_message):
+                self._end(now, outbox_message, is_distributed=False)
                 continue
             try:
-                sequence = self._publish(now, entry.message)
+                sequence = self._publish(now, outbox_message.message)
             except NativeError:  # its topic or its size is wrong: a later attempt would fail, too
-                self._end(now, entry, is_distributed=False)
+                self._end(now, outbox_message, is_distributed=False)
                 continue
             if sequence is None:
-                self._waiting[entry] = None
-                self._waiting.move_to_end(entry, last=False)
+                self._unsent[outbox_message] = None
+                self._unsent.move_to_end(outbox_message, last=False)
                 self._room_at = now + _ROOM_PAUSE
-            elif entry.message.qos:
-                self._sent[sequence] = entry
+            elif outbox_message.message.qos:
+                self._sent[sequence] = outbox_message
             else:
-                self._end(now, entry, is_distributed=True)
+                self._end(now, outbox_message, is_distributed=True)
 
     def _publish(self, now: int, message: WillMessage) -> int | None:
-        return self._member.publish(
+        return self._shared_client.publish(
             message.topic,
             message.payload,
             message.qos,
@@ -150,39 +150,43 @@ class Outbox:
             **mqtt_properties_of(message),
         )
 
-    def _is_replaced(self, entry: OutboxMessage) -> bool:
-        return entry.replaces and self._newest.get(entry.topic) is not entry
+    def _is_replaced(self, outbox_message: OutboxMessage) -> bool:
+        return outbox_message.replaces and self._newest.get(outbox_message.topic) is not outbox_message
 
-    def _end(self, now: int, entry: OutboxMessage, *, is_distributed: bool) -> None:
-        if self._newest.get(entry.topic) is entry:
-            del self._newest[entry.topic]
-        for done in entry.also_done if entry.done is None else [*entry.also_done, entry.done]:
+    def _end(self, now: int, outbox_message: OutboxMessage, *, is_distributed: bool) -> None:
+        if self._newest.get(outbox_message.topic) is outbox_message:
+            del self._newest[outbox_message.topic]
+        for done in (
+            outbox_message.also_done
+            if outbox_message.done is None
+            else [*outbox_message.also_done, outbox_message.done]
+        ):
             done(now, is_distributed)
 
 
 class WaitGroup:
-    """Calls all waiting callbacks when every operation has ended, with whether all of them succeeded.
+    """Calls all callbacks when every operation has ended, with whether all of them succeeded.
 
-    Callbacks may be added to `waiting` until then.
+    Callbacks may be added to `callbacks` until then.
     """
 
-    def __init__(self, waiting: Iterable[Done]) -> None:
-        self._waiting = waiting
+    def __init__(self, callbacks: Iterable[Done]) -> None:
+        self._callbacks = callbacks
         self._open = 1
-        self._is_good = True
+        self._succeeded = True
 
-    def one_more(self) -> Done:
+    def add(self) -> Done:
         """Begins an operation. Call the returned function when it has ended."""
         self._open += 1
-        return self._one_less
+        return self._done
 
     def close(self, now: int) -> None:
         """No more operations are begun."""
-        self._one_less(now, True)
+        self._done(now, True)
 
-    def _one_less(self, now: int, is_good: bool) -> None:
+    def _done(self, now: int, succeeded: bool) -> None:
         self._open -= 1
-        self._is_good &= is_good
+        self._succeeded &= succeeded
         if not self._open:
-            for done in self._waiting:
-                done(now, self._is_good)
+            for done in self._callbacks:
+                done(now, self._succeeded)

@@ -15,7 +15,7 @@ from hbroker.gateway.native_api import (
     Accept,
     ClosedEvent,
     InFlight,
-    Member,
+    PoolClientCore,
     Rule,
     SessionState,
     SubscribeOptions,
@@ -169,8 +169,8 @@ class FakeNativeApi:
 
     # Pool clients
 
-    def member(self, number: int) -> Member:
-        return cast(Member, _Verbs(self.hosts[number]))
+    def member(self, number: int) -> PoolClientCore:
+        return cast(PoolClientCore, _Verbs(self.hosts[number]))
 
     def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
         assert session not in {host.session for host in self.hosts.values()}, "one member for a session"
@@ -261,13 +261,13 @@ class FakeNativeApi:
         assert ended.connection is None or not self.is_open(ended.connection)
         self.left |= {n for n, known in self.listeners.items() if known.session == session}
         self.listeners = {n: known for n, known in self.listeners.items() if known.session != session}
-        for member, message, _ in ended.waiting:
-            if member == 0 or (is_over and message.qos == 2):
-                self._handled(member, [message])
+        for pool_client, message, _ in ended.waiting:
+            if pool_client == 0 or (is_over and message.qos == 2):
+                self._handled(pool_client, [message])
         in_flight = tuple(
             InFlight(index, message.publisher, message.sequence, message.qos)
-            for index, (member, message, _) in enumerate(ended.waiting, 1)
-            if member and message.qos
+            for index, (pool_client, message, _) in enumerate(ended.waiting, 1)
+            if pool_client and message.qos
         )
         return SessionState(in_flight, ended.state.received, ended.state.block)
 
@@ -343,15 +343,15 @@ class FakeNativeApi:
         if session.connection is None:
             return
         waiting, session.waiting = session.waiting, []
-        for member, message, listeners in waiting:
+        for pool_client, message, listeners in waiting:
             known = [self.listeners[n] for n in listeners if n in self.listeners]
             if known and all(listener.waits_for is not None for listener in known):
-                session.waiting.append((member, message, listeners))
+                session.waiting.append((pool_client, message, listeners))
                 continue
             session.taken.append((message.topic, bytes(message.payload), message.retained))
-            self._handled(member, [message])
+            self._handled(pool_client, [message])
 
-    def _handled(self, member: int, messages: list[Message]) -> None:
+    def _handled(self, pool_client: int, messages: list[Message]) -> None:
         done = [m.copy_id for m in messages if m.qos]
-        if done and member in self.hosts:
-            self.member(member).handled(done)
+        if done and pool_client in self.hosts:
+            self.member(pool_client).handled(done)

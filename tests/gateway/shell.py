@@ -18,8 +18,8 @@ from hbroker.config import GatewayLimits, ListenerSettings
 from hbroker.gateway.native_api import (
     Accept,
     ClosedEvent,
-    Member,
     MqttEvent,
+    PoolClientCore,
     Rule,
     SessionState,
 )
@@ -75,12 +75,18 @@ class EndpointShell:
 
     def poll_pool_events(self, limit: int = 1024) -> list[tuple[int, Event]]:
         return [
-            (n, event) for n, member in list(self._members.items()) for event in member.poll_events(limit)
+            (n, event)
+            for n, pool_client in list(self._members.items())
+            for event in pool_client.poll_events(limit)
         ]
 
     def poll_pool_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
         members = list(self._members.items())
-        return [(number, message) for number, member in members for message in member.poll_messages(limit)]
+        return [
+            (number, message)
+            for number, pool_client in members
+            for message in pool_client.poll_messages(limit)
+        ]
 
     def poll_mqtt(self, limit: int = 1024) -> list[MqttEvent]:
         self._wake.setblocking(False)
@@ -89,11 +95,11 @@ class EndpointShell:
         return [self.events.popleft() for _ in range(min(limit, len(self.events)))]
 
     def gather(self, gathers: bool) -> None:
-        for member in self._members.values():
-            member.gather(gathers)
+        for pool_client in self._members.values():
+            pool_client.gather(gathers)
 
     def drain(self, timeout_s: float) -> bool:
-        return all([member.drain(timeout_s) for member in self._members.values()])
+        return all([pool_client.drain(timeout_s) for pool_client in self._members.values()])
 
     def shutdown(self) -> None:
         if not self.is_shut_down:
@@ -104,8 +110,8 @@ class EndpointShell:
                 opened.close()
             self._epoll.close()
 
-    def member(self, number: int) -> Member:
-        return cast(Member, self._members[number])
+    def member(self, number: int) -> PoolClientCore:
+        return cast(PoolClientCore, self._members[number])
 
     def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
         number = max(self._members) + 1
@@ -122,9 +128,9 @@ class EndpointShell:
         return number
 
     def close_pool_client(self, number: int) -> None:
-        member = self._members.pop(number)
-        self._epoll.unregister(member.fileno())
-        member.shutdown()
+        pool_client = self._members.pop(number)
+        self._epoll.unregister(pool_client.fileno())
+        pool_client.shutdown()
 
     def accept(self, connection: int, accept: Accept) -> None:
         self.accepted[connection] = accept
@@ -163,5 +169,5 @@ class EndpointShell:
         raise AttributeError(name)
 
     def _add(self, number: int, config: Config) -> None:
-        member = self._members[number] = Endpoint(config, self._listen)
-        self._epoll.register(member.fileno(), select.EPOLLIN)
+        pool_client = self._members[number] = Endpoint(config, self._listen)
+        self._epoll.register(pool_client.fileno(), select.EPOLLIN)

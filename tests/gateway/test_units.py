@@ -14,25 +14,25 @@ from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.gateway.admin_requests import Request
-from hbroker.gateway.native_api import InFlight, Member, SessionState, SubscribeOptions, WillMessage
+from hbroker.gateway.native_api import InFlight, PoolClientCore, SessionState, SubscribeOptions, WillMessage
 from hbroker.gateway.outbox import Outbox, OutboxMessage
 from hbroker.gateway.reason_codes import Code, suback_code
-from hbroker.gateway.records import claims
-from hbroker.gateway.records.claims import Claim, Clock, Stamp
-from hbroker.gateway.records.gateways import Gateways, Presence
+from hbroker.gateway.records import client_id_claims
+from hbroker.gateway.records.client_id_claims import ClientIdClaim, Stamp, StampClock
+from hbroker.gateway.records.gateways import GatewayRecord, GatewayRecords
 from hbroker.gateway.records.record_authentication import sign, verify
-from hbroker.gateway.records.session_records import Record, SessionSubscription
+from hbroker.gateway.records.session_records import SessionRecord, SessionSubscription
 from hbroker.gateway.records.wills import PendingWill
 from hbroker.gateway.subscriptions.sys_topics import LoadAverage
 
 
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.none() | st.integers(0, 1_000_000)), max_size=30))
 def test_a_stamp_is_higher_than_all_earlier_ones(steps: list[tuple[int, int | None]]) -> None:
-    clock, now, highest = Clock(7, 100), 0, -1
+    clock, now, highest = StampClock(7, 100), 0, -1
     for pause, seen in steps:
         now += pause
         if seen is not None:
-            clock.saw(now, Stamp(seen, 9))
+            clock.observe(now, Stamp(seen, 9))
             highest = max(highest, seen)
         stamp = clock.stamp(now)
         assert stamp.time_us > highest
@@ -54,10 +54,10 @@ def test_exactly_one_of_several_gateways_is_responsible_for_a_hash() -> None:
     names = ["one", "two", "three"]
     views = []
     for index, name in enumerate(names):
-        view = Gateways(name, index)
+        view = GatewayRecords(name, index)
         for other, run in zip(names, range(3), strict=True):
             if other != name:
-                view.take(Presence(other, run, stamp=Stamp(1, run)), b"")
+                view.update(GatewayRecord(other, run, stamp=Stamp(1, run)), b"")
         views.append(view)
     firsts = [sum(view.is_first_for(f"hash-{n}") for view in views) for n in range(50)]
     assert set(firsts) == {1}
@@ -100,7 +100,7 @@ _JSON = st.recursive(
     max_leaves=8,
 )
 _BODIES: dict[Callable[[dict[str, Any]], object], dict[str, Any]] = {
-    Record.parse: Record(
+    SessionRecord.parse: SessionRecord(
         "c",
         "g",
         1,
@@ -111,9 +111,9 @@ _BODIES: dict[Callable[[dict[str, Any]], object], dict[str, Any]] = {
         SessionState((InFlight(1, 2, 3, 2, True),), (3,), 5),
         PendingWill(WillMessage("t", b"x", 2, True, 0, 9, "text", 1, "r", b"c", (("a", "b"),)), 7),
     ).body(),
-    Presence.parse: Presence("g", 1, True, ("mqtt://x",), 5, Stamp(6, 1)).body(),
+    GatewayRecord.parse: GatewayRecord("g", 1, True, ("mqtt://x",), 5, Stamp(6, 1)).body(),
     Request.parse: Request("kick", "r" * 16, 5, "c").body(),
-    claims.parse: claims.body_of("g", [Claim("c", Stamp(1, 2), True)]),
+    client_id_claims.parse: client_id_claims.body_of("g", [ClientIdClaim("c", Stamp(1, 2), True)]),
 }
 
 
@@ -131,7 +131,7 @@ def test_a_body_with_one_changed_value_is_refused_or_within_its_bounds(
         key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
     place[key] = data.draw(st.sampled_from([-1, 3, 1 << 32, 1 << 70, "", None, [], {}]) | _JSON)
     read = parse(body)
-    if isinstance(read, Record):
+    if isinstance(read, SessionRecord):
         assert 0 <= read.expiry_s < 1 << 32
         assert all(s.options.qos in (0, 1, 2) and 0 <= s.identifier < 1 << 28 for s in read.subscriptions)
         assert read.will is None or read.will.message.qos in (0, 1, 2)
@@ -164,7 +164,7 @@ class TestOutbox:
 
     def outbox(self) -> tuple[Core, Outbox]:
         core = Core()
-        return core, Outbox(cast(Member, core), Random(1), 0)
+        return core, Outbox(cast(PoolClientCore, core), Random(1), 0)
 
     def test_a_message_is_repeated_until_it_is_distributed(self) -> None:
         core, outbox = self.outbox()

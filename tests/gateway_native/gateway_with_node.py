@@ -106,13 +106,13 @@ class GatewayWithNode:
 
     def join(self) -> None:
         """Opens the shared pool client's session at the node, with a subscription to all topics."""
-        member = self.gateway.member(0)
+        pool_client = self.gateway.member(0)
         token = self.node.token_for(self.gateway.address)
-        member.connect(self.node.address, token)
+        pool_client.connect(self.node.address, token)
         event = self._wait_link()
         assert self.node.open_session(event.session, persistent=False)
         self.node.subscribe(event.session, "#", 2, retain_as_published=True)
-        member.install_zone("", [], self.node.address, b"", 300_000_000)
+        pool_client.install_zone("", [], self.node.address, b"", 300_000_000)
 
     def _wait_link(self) -> LinkUpEvent:
         deadline = time.monotonic() + PATIENCE_S
@@ -130,9 +130,9 @@ class GatewayWithNode:
             events = [event for _, event in self.gateway.poll_pool_events()]
             self.published += [event for event in events if isinstance(event, PublishedEvent)]
             self.node.poll_events()
-            for member, message in self.gateway.poll_pool_messages():
+            for pool_client, message in self.gateway.poll_pool_messages():
                 self.own.append(message.topic)
-                self.gateway.handled([(member, message.copy_id)])
+                self.gateway.handled([(pool_client, message.copy_id)])
             for event in self.gateway.poll_mqtt():
                 self.decide(event)
 

@@ -95,7 +95,7 @@ def _key_error(network: RunningNetwork, key: bytes) -> ConfigError:
 
 def _gateways(client: Client, key: bytes, timeout: float) -> tuple[set[str], set[str]]:
     """The names of the present gateways, and of those whose presence this key does not verify."""
-    from hbroker.gateway.records.gateways import Presence
+    from hbroker.gateway.records.gateways import GatewayRecord
     from hbroker.gateway.records.record_authentication import GATEWAYS, last_level, verify
 
     names: set[str] = set()
@@ -103,7 +103,7 @@ def _gateways(client: Client, key: bytes, timeout: float) -> tuple[set[str], set
     with client.subscribe(f"{GATEWAYS}#", qos=1, timeout=timeout) as messages:
         while (message := messages.next(timeout=QUIET_S)) is not None:
             body = verify(key, message.topic, message.payload)
-            presence = None if body is None else Presence.parse(body)
+            presence = None if body is None else GatewayRecord.parse(body)
             if presence is not None:
                 (names.add if presence.is_alive else names.discard)(presence.name)
             elif message.payload:

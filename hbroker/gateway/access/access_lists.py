@@ -42,7 +42,7 @@ class AccessLists:
         self._by_name: dict[tuple[str, ...], int] = {}
         self._users: dict[int, int] = {}
         self._rules: dict[int, tuple[Rule, ...]] = {}
-        self._who: dict[int, tuple[str | None, str, tuple[str, ...]]] = {}
+        self._clients: dict[int, tuple[str | None, str, tuple[str, ...]]] = {}
 
     def of(self, username: str | None, client_id: str) -> int:
         """The number of this client's list; installs the list if there is none. Call `release` once for each
@@ -51,7 +51,7 @@ class AccessLists:
         number = self._by_name.get(name)
         if number is None:
             number = self._by_name[name] = next(self._numbers)
-            self._who[number] = username, client_id, name
+            self._clients[number] = username, client_id, name
             self._users[number] = 0
             self._install(number)
         self._users[number] += 1
@@ -65,7 +65,7 @@ class AccessLists:
         """Releases a list for one connection. The last release removes the list."""
         self._users[number] -= 1
         if not self._users[number]:
-            name = self._who.pop(number)[2]
+            name = self._clients.pop(number)[2]
             if self._by_name.get(name) == number:
                 del self._by_name[name]
             del self._users[number], self._rules[number]
@@ -77,6 +77,6 @@ class AccessLists:
         self._by_name.clear()
 
     def _install(self, number: int) -> None:
-        username, client_id, _ = self._who[number]
+        username, client_id, _ = self._clients[number]
         self._rules[number] = guarded(self._policy.rules(username, client_id))
         self._native_api.install_acl(number, self._rules[number])

@@ -42,7 +42,7 @@ __all__ = [
     "Bucket",
     "PasswordChecks",
     "new_attempts",
-    "settle",
+    "settle_tokens",
 ]
 
 MOST_RUNNING: Final = 2
@@ -51,7 +51,7 @@ from messages."""
 MOST_WAITING: Final = 128
 """Checks that wait for a thread. In a longer queue the last clients would give up before their turn."""
 _WRONG: Final = frozenset({Code.BAD_USER_NAME_OR_PASSWORD, Code.NOT_AUTHORIZED})
-_LOOKED_AT: Final = 8
+_COMPARED_QUEUES: Final = 8
 """Queues of equal length that are compared. If nearly all addresses have asked a lot, a few of them are as
 good a sample as all."""
 
@@ -112,7 +112,7 @@ class Attempt:
     policy: Policy
 
 
-def settle(attempts: Attempts, now: int, source: AttemptSource, decision: Decision | None) -> None:
+def settle_tokens(attempts: Attempts, now: int, source: AttemptSource, decision: Decision | None) -> None:
     """Settles the tokens of an attempt. `decision`: None: there was no check.
 
     A right password and a refusal that is not about the password (the policy could not decide) cost no token.
@@ -133,7 +133,7 @@ class PasswordChecks:
         self._running: dict[int, Attempt] = {}
         self._is_round_robin = True
 
-    def enter(self, now: int, attempt: Attempt) -> tuple[Attempt, Bound | None] | None:
+    def add(self, now: int, attempt: Attempt) -> tuple[Attempt, Bound | None] | None:
         """Adds an attempt. Returns the attempt to refuse, this one or another one, with the bound that
         refuses it.
 
@@ -148,7 +148,7 @@ class PasswordChecks:
         self._attempts.set_full(self._waiting >= MOST_WAITING)
         if self._waiting <= MOST_WAITING:
             return None
-        last = self._last(now, attempt)
+        last = self._attempt_to_refuse(now, attempt)
         self._remove(last)
         self._attempts.give_back(now, last.source)
         return last, None
@@ -157,7 +157,7 @@ class PasswordChecks:
         """The next attempt to check; None: there is none, or enough checks are running."""
         if not self._queues or len(self._running) >= MOST_RUNNING:
             return None
-        address = next(iter(self._queues)) if self._is_round_robin else self._modest(now)
+        address = next(iter(self._queues)) if self._is_round_robin else self._least_active_address(now)
         self._is_round_robin = not self._is_round_robin
         queue = self._queues[address]
         attempt = queue[next(iter(queue))]
@@ -170,21 +170,21 @@ class PasswordChecks:
     def finish(self, now: int, number: int, decision: Decision | None) -> Attempt:
         """Ends a running check. `decision`: None: the check was not made."""
         attempt = self._running.pop(number)
-        settle(self._attempts, now, attempt.source, decision)
+        settle_tokens(self._attempts, now, attempt.source, decision)
         return attempt
 
-    def _modest(self, now: int) -> int:
+    def _least_active_address(self, now: int) -> int:
         """The address that has asked least."""
         firsts = (queue[next(iter(queue))].source for queue in self._queues.values())
         return min(firsts, key=lambda source: self._attempts.asked(now, source)).address
 
-    def _last(self, now: int, newest: Attempt) -> Attempt:
+    def _attempt_to_refuse(self, now: int, newest: Attempt) -> Attempt:
         """The attempt to refuse: `newest`, unless there is a longer queue, or an equally long one of an
         address that has asked more."""
         longest = max(map(len, self._queues.values()))
         queue = self._queues[newest.source.address]
         rank = len(queue), self._attempts.asked(now, newest.source)
-        queues = islice((queue for queue in self._queues.values() if len(queue) == longest), _LOOKED_AT)
+        queues = islice((queue for queue in self._queues.values() if len(queue) == longest), _COMPARED_QUEUES)
         lasts = [queue[next(reversed(queue))] for queue in queues]
         worst = max(lasts, key=lambda last: self._attempts.asked(now, last.source))
         return worst if (longest, self._attempts.asked(now, worst.source)) > rank else newest

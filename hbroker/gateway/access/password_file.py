@@ -26,7 +26,15 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from hbroker.errors import ConfigError, ConfigErrors
 
-__all__ = ["MEMORY_KIB", "Passwords", "Remembered", "hash_password", "parse", "with_user", "without_user"]
+__all__ = [
+    "MEMORY_KIB",
+    "Passwords",
+    "VerifiedPasswords",
+    "hash_password",
+    "parse",
+    "with_user",
+    "without_user",
+]
 
 MEMORY_KIB: Final = 18 * 1024
 """Memory of all hashes that are computed at once in this process. A hash that alone takes more is computed
@@ -51,7 +59,7 @@ def hash_password(password: str) -> str:
     return _hasher.hash(password)
 
 
-class Remembered(Protocol):
+class VerifiedPasswords(Protocol):
     """Passwords that were right, as keyed hashes."""
 
     def add(self, user: str, hash: str, password: bytes) -> None:
@@ -71,7 +79,7 @@ class Passwords:
     def __init__(
         self,
         hashes: Mapping[str, str],
-        verified: Remembered,
+        verified: VerifiedPasswords,
         memory: Callable[[int], AbstractContextManager[None]] = lambda kib: nullcontext(),
     ) -> None:
         self._hashes = dict(hashes)

@@ -11,13 +11,13 @@ from hbroker._native import AttemptSource
 from hbroker.gateway.connections.connect_packet import ConnectRequest
 from hbroker.gateway.native_api import ConnectEvent, SubscribeOptions, WillMessage
 from hbroker.gateway.outbox import Done
-from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.client_id_claims import Stamp
 from hbroker.gateway.records.session_records import SessionSubscription
 from hbroker.protocol.sessions.subscription_store import filter_cost
 from hbroker.protocol.sessions.wildcard_shapes import WildcardShapes, shape_of
 from hbroker.protocol.state_machine import StateMachine, Symbol
 
-__all__ = ["TRANSITIONS", "Connection", "ConnectionTable", "Event", "Listening", "State"]
+__all__ = ["TRANSITIONS", "Connection", "ConnectionTable", "Event", "MqttSubscription", "State"]
 
 
 class State(Symbol):
@@ -72,11 +72,11 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 
 @dataclass(slots=True, eq=False)
-class Listening:
+class MqttSubscription:
     """One subscription of a session. `filter`: as the client wrote it; `plain`: without `$share/group/`."""
 
     listener: int
-    member: int | None
+    pool_client: int | None
     """None: nothing of it is in the network ($SYS/broker)."""
     filter: str
     group: str
@@ -84,7 +84,7 @@ class Listening:
     options: SubscribeOptions
     identifier: int = 0
 
-    def kept(self) -> SessionSubscription:
+    def to_record(self) -> SessionSubscription:
         """This subscription as a record has it."""
         return SessionSubscription(self.filter, self.options, self.identifier)
 
@@ -100,8 +100,8 @@ _NO_SHAPES: Final = WildcardShapes(MOST_SHAPES)
 class Connection:
     """The connection and the session of one MQTT client.
 
-    `expiry_s`: of the session. `is_held`: owners keep its messages while it is offline. `stamp`: of its
-    claim. `session`: the native core's number. `member`: its own pool client; None: it has none.
+    `expiry_s`: of the session. `is_persistent`: owners keep its messages while it is offline. `stamp`: of its
+    claim. `session`: the native core's number. `pool_client`: its own pool client; None: it has none.
     `has_record`: other gateways know the session. `awaited`: what must come before the session is complete.
     """
 
@@ -117,7 +117,7 @@ class Connection:
     step: int = 0
     """The next step of that exchange."""
     expiry_s: int = 0
-    is_held: bool = False
+    is_persistent: bool = False
     connected_at_us: int = 0
     stamp: Stamp = _NONE
     claimed_at: int = 0
@@ -125,13 +125,13 @@ class Connection:
     session: int | None = None
     block: int = 0
     """The block of its packet ids, as in `SessionState`."""
-    member: int | None = None
+    pool_client: int | None = None
     acl: int | None = None
     was_present: bool = False
     has_record: bool = False
     ends_session: bool = False
     """The session ends with the connection, whatever its expiry."""
-    is_lost: bool = False
+    is_taken_over: bool = False
     """Another gateway has the session already, and publishes its records and its will."""
     is_claimed: bool = False
     """No other gateway has the client any more."""
@@ -139,16 +139,16 @@ class Connection:
     """The client's former connection here has not ended yet."""
     on_end: list[Done] = field(default_factory=list)
     """Called when every gateway knows the end of the connection."""
-    subscriptions: dict[str, Listening] = field(default_factory=dict)
-    filters: int = 0
+    subscriptions: dict[str, MqttSubscription] = field(default_factory=dict)
+    total_filter_cost: int = 0
     """The weight of its subscriptions: a long one counts more than once
     (`protocol.sessions.subscription_store.filter_cost`)."""
     shapes: WildcardShapes | None = None
     """The wildcard shapes of its filters; None: all filters are ordinary."""
     awaited: set[int | str] = field(default_factory=set)
-    unproven: set[int] = field(default_factory=set)
+    unconfirmed: set[int] = field(default_factory=set)
     """Listeners of a resumed session for which not every owner has answered that it still has them."""
-    leftover: tuple[SessionSubscription, ...] = ()
+    stale_subscriptions: tuple[SessionSubscription, ...] = ()
     """Subscriptions that owners may hold of the session before this one (`sessions.stale_sessions`)."""
     starts_clean: bool = True
     """What owners hold of an earlier session ends."""
@@ -168,50 +168,59 @@ class Connection:
         """The present state."""
         return self.state_machine.state
 
-    def subscribe(self, listening: Listening) -> None:
+    def subscribe(self, subscription: MqttSubscription) -> None:
         """Adds a subscription, or replaces the one with the same filter."""
-        self.unsubscribe(listening.filter)
-        self.subscriptions[listening.filter] = listening
-        self.filters += filter_cost((listening.group, listening.plain))
-        if shape_of(listening.plain) is not None:
+        self.unsubscribe(subscription.filter)
+        self.subscriptions[subscription.filter] = subscription
+        self.total_filter_cost += filter_cost((subscription.group, subscription.plain))
+        if shape_of(subscription.plain) is not None:
             self.shapes = self.shapes or WildcardShapes(MOST_SHAPES)
-            self.shapes.add(self.id, listening.plain)
+            self.shapes.add(self.id, subscription.plain)
 
-    def unsubscribe(self, filter: str) -> Listening | None:
+    def unsubscribe(self, filter: str) -> MqttSubscription | None:
         """Removes a subscription, and returns it."""
-        listening = self.subscriptions.pop(filter, None)
-        if listening is not None:
-            self.filters -= filter_cost((listening.group, listening.plain))
+        subscription = self.subscriptions.pop(filter, None)
+        if subscription is not None:
+            self.total_filter_cost -= filter_cost((subscription.group, subscription.plain))
             if self.shapes is not None:
-                self.shapes.remove(self.id, listening.plain)
-        return listening
+                self.shapes.remove(self.id, subscription.plain)
+        return subscription
 
     def forget_subscriptions(self) -> None:
         """Removes all subscriptions: the session is a new one."""
         self.subscriptions.clear()
-        self.unproven.clear()
-        self.filters = 0
+        self.unconfirmed.clear()
+        self.total_filter_cost = 0
         self.shapes = None
 
     def has_room(self, most: int, group: str, plain: str) -> bool:
         """Whether another subscription stays within the bounds. `most`: the bound on the weight of all."""
         shapes = self.shapes or _NO_SHAPES
-        return self.filters + filter_cost((group, plain)) <= most and shapes.has_room(self.id, plain)
+        return self.total_filter_cost + filter_cost((group, plain)) <= most and shapes.has_room(
+            self.id, plain
+        )
 
     def holds(self, filter: str) -> bool:
         """Whether the session's own pool client has this subscription."""
-        listening = self.subscriptions.get(filter)
-        return listening is not None and listening.member is not None and listening.member == self.member
+        subscription = self.subscriptions.get(filter)
+        return (
+            subscription is not None
+            and subscription.pool_client is not None
+            and subscription.pool_client == self.pool_client
+        )
 
     @property
     def is_forgotten(self) -> bool:
         """Whether some owner does not have the session any more, or has not confirmed it in time."""
-        return not self.unproven <= self.awaited
+        return not self.unconfirmed <= self.awaited
 
     @property
     def has_own_subscriptions(self) -> bool:
         """Whether the session's own pool client has a subscription."""
-        return any(s.member is not None and s.member == self.member for s in self.subscriptions.values())
+        return any(
+            s.pool_client is not None and s.pool_client == self.pool_client
+            for s in self.subscriptions.values()
+        )
 
     @property
     def is_over(self) -> bool:
@@ -235,7 +244,7 @@ class ConnectionTable:
         self._by_id[connection.id] = connection
         self.most = max(self.most, len(self._by_id))
 
-    def name(self, connection: Connection) -> None:
+    def assign(self, connection: Connection) -> None:
         """Gives the client id to this connection. The former one was ended."""
         self._by_client[connection.client_id] = connection
 
@@ -254,7 +263,7 @@ class ConnectionTable:
         return self._by_client.get(client_id)
 
     @property
-    def staying(self) -> int:
+    def unbroken(self) -> int:
         """The number of connections that have not broken."""
         return len(self) - self.disconnecting
 

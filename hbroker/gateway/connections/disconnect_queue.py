@@ -34,34 +34,34 @@ class DisconnectQueue:
         self._waiting: dict[int, tuple[Connection, ClosedEvent]] = {}
         """By the connection's number, in the order in which they broke."""
         self._iteration = 0
-        self._left = 0
+        self._budget = 0
         """How many more ends may be handled in this iteration."""
-        self._come = 0
+        self._unmatched_connects = 0
         """CONNECTs for which no end was handled yet."""
 
     def add(self, now: int, connection: Connection, event: ClosedEvent) -> None:
         """Handles the end of a broken connection, now or soon."""
-        if not self._waiting and self._may_go(now):
+        if not self._waiting and self._take_budget(now):
             self._closed(now, connection, event)
         else:
             self._waiting[connection.id] = connection, event
             self._connection_table.disconnecting = len(self._waiting)
 
-    def came(self) -> None:
+    def count_connect(self) -> None:
         """Counts a CONNECT."""
         if self._waiting:
-            self._come += 1
+            self._unmatched_connects += 1
 
-    def hurry(self, now: int, client: str) -> None:
+    def handle_now(self, now: int, client: str) -> None:
         """Handles a queued end of this client at once: the client connects, here or at another gateway."""
         former = self._connection_table.of_client(client)
         if former is not None:
-            self._see_to(now, former)
+            self._handle(now, former)
 
     def handle_timeout(self, now: int) -> None:
         """Handles the ends that this iteration allows."""
-        while self._waiting and self._may_go(now):
-            self._see_to(now, next(iter(self._waiting.values()))[0])
+        while self._waiting and self._take_budget(now):
+            self._handle(now, next(iter(self._waiting.values()))[0])
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due: in the next iteration; None: the queue is empty."""
@@ -70,20 +70,20 @@ class DisconnectQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _see_to(self, now: int, connection: Connection) -> None:
+    def _handle(self, now: int, connection: Connection) -> None:
         waiting = self._waiting.pop(connection.id, None)
         if waiting is not None:
             self._connection_table.disconnecting = len(self._waiting)
             self._closed(now, *waiting)
 
-    def _may_go(self, now: int) -> bool:
+    def _take_budget(self, now: int) -> bool:
         if now != self._iteration:
-            self._iteration, self._left = now, AT_ONCE
-        if self._left:
-            self._left -= 1
+            self._iteration, self._budget = now, AT_ONCE
+        if self._budget:
+            self._budget -= 1
             return True
-        self._come = min(self._come, len(self._waiting))
-        if self._come:
-            self._come -= 1
+        self._unmatched_connects = min(self._unmatched_connects, len(self._waiting))
+        if self._unmatched_connects:
+            self._unmatched_connects -= 1
             return True
         return False

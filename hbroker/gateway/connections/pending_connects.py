@@ -3,7 +3,7 @@
 
 If a client connects again, its former connection gets DISCONNECT with 0x8E (session taken over). The gateway
 can send that only after it has accepted the former connection. So the later CONNECT waits until the earlier
-one is accepted or ends. If that takes more than `PATIENCE`, the earlier one is refused. At most
+one is accepted or ends. If that takes more than `ACCEPT_TIMEOUT`, the earlier one is refused. At most
 `MOST_WAITING` wait for one client. If there are more, the one that has waited longest is refused.
 """
 
@@ -16,11 +16,11 @@ from typing import Final
 from hbroker.gateway.connections.connection import Connection, ConnectionTable, Event, State
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
-__all__ = ["MOST_WAITING", "PATIENCE", "PendingConnects"]
+__all__ = ["ACCEPT_TIMEOUT", "MOST_WAITING", "PendingConnects"]
 
-PATIENCE: Final = SECOND
+ACCEPT_TIMEOUT: Final = SECOND
 """How long a connection may take to be accepted while another one waits for it. It is less than another
-gateway waits for this one to let go of the client (`claims.PATIENCE`)."""
+gateway waits for this one to let go of the client (`client_id_claims.CLAIM_TIMEOUT`)."""
 MOST_WAITING: Final = 16
 """Connections that wait for one client."""
 
@@ -28,17 +28,17 @@ _PENDING: Final = (State.CLAIMING, State.RESUMING)
 
 
 class PendingConnects:
-    """The waiting connections, by client id. `go_on` is called for a connection that need not wait any more,
-    `refuse` for one too many."""
+    """The waiting connections, by client id. `on_ready` is called for a connection that need not wait any
+    more, `refuse` for one too many."""
 
     def __init__(
         self,
         connection_table: ConnectionTable,
-        go_on: Callable[[int, Connection], None],
+        on_ready: Callable[[int, Connection], None],
         refuse: Callable[[int, Connection], None],
     ) -> None:
         self._connection_table = connection_table
-        self._go_on = go_on
+        self._on_ready = on_ready
         self._refuse = refuse
         self._waiting: dict[str, deque[Connection]] = {}
         self._timeouts: TimerQueue[str] = TimerQueue()
@@ -49,7 +49,8 @@ class PendingConnects:
     # In
 
     def must_wait(self, now: int, connection: Connection) -> bool:
-        """Whether the connection waits for an earlier one of its client. If so, `go_on` is called later."""
+        """Whether the connection waits for an earlier one of its client. If so, `on_ready` is called
+        later."""
         client = connection.client_id
         waiting = self._waiting.get(client)
         if waiting is None and not self._has_pending(client):
@@ -73,7 +74,7 @@ class PendingConnects:
             return
         self._awaited.setdefault(connection.id, []).append(then)
         if connection.id not in self._overdue:
-            self._overdue.set(connection.id, now + PATIENCE)
+            self._overdue.set(connection.id, now + ACCEPT_TIMEOUT)
             connection.on_end.append(lambda now, is_distributed: self._forget(connection.id))
 
     def accepted(self, now: int, connection: Connection) -> None:
@@ -98,7 +99,7 @@ class PendingConnects:
 
     def _await(self, now: int, client: str) -> None:
         """The next connection waits for the one that its client has now."""
-        self._timeouts.set(client, now + PATIENCE)
+        self._timeouts.set(client, now + ACCEPT_TIMEOUT)
         former = self._connection_table.of_client(client)
         if former is not None:
             former.on_end.append(lambda now, is_distributed: self._next(now, client))
@@ -119,7 +120,7 @@ class PendingConnects:
             connection = waiting.popleft()
             if connection.state is not State.QUEUED:
                 continue  # It was closed.
-            self._go_on(now, connection)
+            self._on_ready(now, connection)
             if waiting and self._has_pending(client):
                 self._await(now, client)
                 return

@@ -16,17 +16,17 @@ from enum import Enum, auto
 from hashlib import blake2b
 from typing import Any, Final
 
-from hbroker.gateway.records.claims import NEVER, Stamp
+from hbroker.gateway.records.client_id_claims import NEVER, Stamp
 from hbroker.gateway.records.record_authentication import GATEWAYS
 
-__all__ = ["MOST", "Gateways", "Presence", "PresenceChange"]
+__all__ = ["MOST", "GatewayRecord", "GatewayRecordChange", "GatewayRecords"]
 
 MOST: Final = 10_000
 """Other gateways that are present, and as many that are gone. Of more gone ones the first are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class GatewayRecord:
     """The presence of one gateway. `listeners`: URLs. `since_us`: its start, since the Unix epoch."""
 
     name: str
@@ -42,7 +42,7 @@ class Presence:
         return GATEWAYS + self.name
 
     @property
-    def order(self) -> tuple[Stamp, bool]:
+    def rank(self) -> tuple[Stamp, bool]:
         """Of one name the presence with the highest order counts. A will outranks the presence with its
         stamp."""
         return self.stamp, not self.is_alive
@@ -59,7 +59,7 @@ class Presence:
         }
 
     @classmethod
-    def parse(cls, body: dict[str, Any]) -> Presence | None:
+    def parse(cls, body: dict[str, Any]) -> GatewayRecord | None:
         """The inverse of `body`; None: it is something else."""
         try:
             return cls(
@@ -74,7 +74,7 @@ class Presence:
             return None
 
 
-class PresenceChange(Enum):
+class GatewayRecordChange(Enum):
     """How a presence relates to the known one of its name."""
 
     NEW = auto()
@@ -85,41 +85,41 @@ class PresenceChange(Enum):
     """There is no room for another gateway."""
 
 
-class Gateways:
+class GatewayRecords:
     """All gateways that this one knows, itself included."""
 
     def __init__(self, name: str, run: int) -> None:
-        self._own = Presence(name, run)
-        self._there: dict[str, Presence] = {}
+        self._own = GatewayRecord(name, run)
+        self._there: dict[str, GatewayRecord] = {}
         """The other gateways that are present."""
-        self._gone: OrderedDict[str, tuple[Presence, bytes]] = OrderedDict()
+        self._gone: OrderedDict[str, tuple[GatewayRecord, bytes]] = OrderedDict()
         """The other gateways that are gone, each with the payload that says so."""
 
-    def take(self, presence: Presence, payload: bytes) -> PresenceChange:
+    def update(self, record: GatewayRecord, payload: bytes) -> GatewayRecordChange:
         """Takes the presence of another gateway, or its will, with its payload."""
-        name = presence.name
+        name = record.name
         known = self.of(name)
-        if known is not None and presence.order <= known.order:
-            return PresenceChange.KNOWN if presence.order == known.order else PresenceChange.OLD
-        if presence.is_alive:
+        if known is not None and record.rank <= known.rank:
+            return GatewayRecordChange.KNOWN if record.rank == known.rank else GatewayRecordChange.OLD
+        if record.is_alive:
             if name not in self._there and len(self._there) >= MOST:
-                return PresenceChange.TOO_MANY
+                return GatewayRecordChange.TOO_MANY
             self._gone.pop(name, None)
-            self._there[name] = presence
-            return PresenceChange.NEW
+            self._there[name] = record
+            return GatewayRecordChange.NEW
         self._there.pop(name, None)
-        self._gone[name] = presence, payload
+        self._gone[name] = record, payload
         self._gone.move_to_end(name)
         if len(self._gone) > MOST:
             self._gone.popitem(last=False)
-        return PresenceChange.NEW
+        return GatewayRecordChange.NEW
 
-    def of(self, name: str) -> Presence | None:
+    def of(self, name: str) -> GatewayRecord | None:
         """The known presence of another gateway, present or gone; None: it is unknown."""
         gone = self._gone.get(name)
         return self._there.get(name) if gone is None else gone[0]
 
-    def truth(self, name: str) -> bytes | None:
+    def correct_payload(self, name: str) -> bytes | None:
         """The payload about a gateway that is gone, if this gateway must publish it; otherwise None."""
         gone = self._gone.get(name)
         return gone[1] if gone is not None and self.is_first_for(name) else None

@@ -19,17 +19,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hbroker.gateway.native_api import PACKET_ID_BLOCKS, InFlight, SessionState, SubscribeOptions
-from hbroker.gateway.records.claims import NEVER, Stamp
-from hbroker.gateway.records.gateways import Gateways
+from hbroker.gateway.records.client_id_claims import NEVER, Stamp
+from hbroker.gateway.records.gateways import GatewayRecords
 from hbroker.gateway.records.record_authentication import SESSIONS, client_hash, last_level, verify, within
 from hbroker.gateway.records.wills import PendingWill
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S
 from hbroker.protocol.timers import SECOND, TimerQueue
 
-__all__ = ["MOST_ENDINGS", "MOST_RECORDS", "Ending", "Record", "Records", "SessionSubscription"]
+__all__ = [
+    "MOST_RECORDS",
+    "MOST_SESSION_ENDS",
+    "SessionEnd",
+    "SessionRecord",
+    "SessionRecords",
+    "SessionSubscription",
+]
 
 MOST_RECORDS: Final = 2_000_000
-MOST_ENDINGS: Final = 100_000
+MOST_SESSION_ENDS: Final = 100_000
 """Ended sessions that are remembered. Of more the first are forgotten."""
 _PACKET_IDS: Final = 1 << 16
 _WORDS: Final = 1 << 64
@@ -49,25 +56,26 @@ class SessionSubscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SessionRecord:
     """The record of one session.
 
-    `run`: of the gateway that wrote it. `away_since_us`: since the Unix epoch; None: the client is connected
-    to that gateway. `has_member`: owners hold its subscriptions and messages under a network session of its
-    own. `leftover`: subscriptions of an earlier session, which CONNACK reported to the client as gone.
-    `will`: still to be published. `stamp`: of the client's records the one with the highest stamp counts.
+    `run`: of the gateway that wrote it. `offline_since_us`: since the Unix epoch; None: the client is
+    connected to that gateway. `has_pool_client`: owners hold its subscriptions and messages under a network
+    session of its own. `stale_subscriptions`: subscriptions of an earlier session, which CONNACK reported to
+    the client as gone. `will`: still to be published. `stamp`: of the client's records the one with the
+    highest stamp counts.
     """
 
     client: str
     gateway: str
     run: int
     expiry_s: int
-    away_since_us: int | None = None
-    has_member: bool = False
+    offline_since_us: int | None = None
+    has_pool_client: bool = False
     subscriptions: tuple[SessionSubscription, ...] = ()
     state: SessionState = field(default_factory=SessionState)
     will: PendingWill | None = None
-    leftover: tuple[SessionSubscription, ...] = ()
+    stale_subscriptions: tuple[SessionSubscription, ...] = ()
     stamp: Stamp = NEVER
 
     @property
@@ -78,7 +86,7 @@ class Record:
     @property
     def is_forgotten(self) -> bool:
         """Whether CONNACK reported that there is no session, and the client may not have received it."""
-        return bool(self.leftover) and not self.subscriptions
+        return bool(self.stale_subscriptions) and not self.subscriptions
 
     def ends_at_us(self, since_us: int) -> int | None:
         """When the session ends if it has been offline since `since_us`; None: never."""
@@ -91,10 +99,10 @@ class Record:
             "gateway": self.gateway,
             "run": self.run,
             "expiry_s": self.expiry_s,
-            "away_since_us": self.away_since_us,
-            "member": self.has_member,
+            "away_since_us": self.offline_since_us,
+            "member": self.has_pool_client,
             "subscriptions": [_entry(subscription) for subscription in self.subscriptions],
-            "leftover": [_entry(subscription) for subscription in self.leftover],
+            "leftover": [_entry(subscription) for subscription in self.stale_subscriptions],
             "in_flight": [
                 [m.packet_id, m.publisher, m.sequence, m.qos, m.is_received] for m in self.state.in_flight
             ],
@@ -105,7 +113,7 @@ class Record:
         }
 
     @classmethod
-    def parse(cls, body: dict[str, Any]) -> Record | None:
+    def parse(cls, body: dict[str, Any]) -> SessionRecord | None:
         """The inverse of `body`; None: it is something else."""
         try:
             will = None if body["will"] is None else PendingWill.parse(body["will"])
@@ -115,10 +123,10 @@ class Record:
                 gateway=str(body["gateway"]),
                 run=int(body["run"]),
                 expiry_s=within(body["expiry_s"], LONGEST_EXPIRY_S + 1),
-                away_since_us=None if away is None else int(away),
-                has_member=bool(body["member"]),
+                offline_since_us=None if away is None else int(away),
+                has_pool_client=bool(body["member"]),
                 subscriptions=tuple(_subscription(entry) for entry in body["subscriptions"]),
-                leftover=tuple(_subscription(entry) for entry in body.get("leftover", ())),
+                stale_subscriptions=tuple(_subscription(entry) for entry in body.get("leftover", ())),
                 state=SessionState(
                     tuple(_in_flight(entry) for entry in body["in_flight"]),
                     tuple(within(id, _PACKET_IDS) for id in body["received"]),
@@ -132,7 +140,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SessionEnd:
     """The end of a session: records with a lower stamp do not count."""
 
     client: str
@@ -148,7 +156,7 @@ class Ending:
         return {"client": self.client, "ended": True, "stamp": list(self.stamp)}
 
     @classmethod
-    def parse(cls, body: dict[str, Any]) -> Ending | None:
+    def parse(cls, body: dict[str, Any]) -> SessionEnd | None:
         """The inverse of `body`; None: it is something else."""
         try:
             return cls(str(body["client"]), Stamp.parse(body["stamp"])) if body["ended"] is True else None
@@ -182,9 +190,9 @@ def _in_flight(entry: list[Any]) -> InFlight:
 class _StoredRecord:
     """The payload of a record, with those of its fields that are read often.
 
-    `is_here`: the client is connected to this gateway. `lost_since_us`: when this gateway learned that the
-    client's gateway is gone, since the Unix epoch; None: that one is present, or the client was offline
-    before.
+    `is_connected_here`: the client is connected to this gateway. `lost_since_us`: when this gateway learned
+    that the client's gateway is gone, since the Unix epoch; None: that one is present, or the client was
+    offline before.
     """
 
     payload: bytes
@@ -193,21 +201,21 @@ class _StoredRecord:
     run: int
     expiry_s: int
     is_offline: bool
-    is_here: bool
+    is_connected_here: bool
     lost_since_us: int | None = None
 
 
-class Records:
+class SessionRecords:
     """All persistent sessions, by the hash of their client ids.
 
     `key`: the join key. `unix_offset_us`: the wall clock less the clock of `now`.
     """
 
-    def __init__(self, key: bytes, gateways: Gateways, unix_offset_us: int) -> None:
+    def __init__(self, key: bytes, gateways: GatewayRecords, unix_offset_us: int) -> None:
         self._key = key
         self._gateways = gateways
         self._unix_offset_us = unix_offset_us
-        self._kept: dict[str, _StoredRecord] = {}
+        self._stored: dict[str, _StoredRecord] = {}
         self._ended: OrderedDict[str, tuple[Stamp, bytes]] = OrderedDict()
         """Sessions that have ended: the stamp and the payload of the end."""
         self._due: TimerQueue[str] = TimerQueue()
@@ -216,47 +224,49 @@ class Records:
 
     # Change
 
-    def take(self, now: int, topic: str, payload: bytes) -> bool:
+    def handle_payload(self, now: int, topic: str, payload: bytes) -> bool:
         """Takes the payload that is under a topic now. Returns False if it is not the true one, as far as
         known."""
         hash = last_level(topic)
         if not payload:
-            return hash not in self._kept
+            return hash not in self._stored
         found, known = self._read(topic, payload), self.stamp_of(topic)
         if found is None or found.stamp < known:
             return known == NEVER
         if found.stamp == known:
             return True
-        if isinstance(found, Ending):
-            self.bury(found, payload)
+        if isinstance(found, SessionEnd):
+            self.put_end(found, payload)
         else:
-            self.keep(now, found, topic, payload)
+            self.put(now, found, topic, payload)
         return True
 
-    def bury(self, ending: Ending, payload: bytes) -> None:
+    def put_end(self, session_end: SessionEnd, payload: bytes) -> None:
         """Takes the end of a session, and its payload."""
-        hash = last_level(ending.topic)
+        hash = last_level(session_end.topic)
         self._forget(hash)
-        self._ended[hash] = ending.stamp, payload
+        self._ended[hash] = session_end.stamp, payload
         self._ended.move_to_end(hash)
-        if len(self._ended) > MOST_ENDINGS:
+        if len(self._ended) > MOST_SESSION_ENDS:
             self._ended.popitem(last=False)
 
-    def keep(self, now: int, record: Record, topic: str, payload: bytes, *, is_here: bool = False) -> None:
+    def put(
+        self, now: int, record: SessionRecord, topic: str, payload: bytes, *, is_connected_here: bool = False
+    ) -> None:
         """Takes a record, and its payload."""
         hash = last_level(topic)
-        if hash not in self._kept and len(self._kept) >= MOST_RECORDS:
+        if hash not in self._stored and len(self._stored) >= MOST_RECORDS:
             self.refused += 1
             return
-        is_offline = record.away_since_us is not None
+        is_offline = record.offline_since_us is not None
         self._ended.pop(hash, None)
-        kept = self._kept[hash] = _StoredRecord(
-            payload, record.stamp, record.gateway, record.run, record.expiry_s, is_offline, is_here
+        kept = self._stored[hash] = _StoredRecord(
+            payload, record.stamp, record.gateway, record.run, record.expiry_s, is_offline, is_connected_here
         )
         self._due.cancel(hash)
         if is_offline:
             self._plan(now, hash, record)
-        elif not is_here:
+        elif not is_connected_here:
             self._look_for_gateway(now, hash, kept)
 
     def claimed(self, now: int, client: str) -> None:
@@ -271,30 +281,30 @@ class Records:
 
     def gateway_changed(self, now: int, gateway: str) -> None:
         """A run of a gateway has come or gone. Clients of a run that is gone are offline from now on."""
-        for hash, kept in self._kept.items():
-            if kept.gateway == gateway and not kept.is_here and not kept.is_offline:
+        for hash, kept in self._stored.items():
+            if kept.gateway == gateway and not kept.is_connected_here and not kept.is_offline:
                 self._look_for_gateway(now, hash, kept)
 
-    def due(self, now: int) -> Iterator[Record]:
+    def due(self, now: int) -> Iterator[SessionRecord]:
         """The sessions that have ended or whose will is due, if this gateway is responsible for them.
 
-        Call `keep` or `bury` for each one.
+        Call `put` or `put_end` for each one.
         """
         for hash in self._due.due(now):
-            record = self._parse(SESSIONS + hash, self._kept[hash].payload)
+            record = self._parse(SESSIONS + hash, self._stored[hash].payload)
             if record is None:
                 continue
-            if self.is_mine(record):
+            if self.is_responsible_for(record):
                 yield record
             else:
                 self._due.set(hash, now + _AGAIN)
 
     # Read
 
-    def of(self, client: str) -> Record | None:
+    def of(self, client: str) -> SessionRecord | None:
         """The session of this client; None: it has none."""
         topic = SESSIONS + client_hash(client)
-        kept = self._kept.get(last_level(topic))
+        kept = self._stored.get(last_level(topic))
         return None if kept is None else self._parse(topic, kept.payload)
 
     def stamp_after(self, client: str, stamp: Stamp) -> Stamp:
@@ -302,7 +312,7 @@ class Records:
         known = self.stamp_of(SESSIONS + client_hash(client))
         return stamp if known < stamp else Stamp(known.time_us + 1, stamp.run)
 
-    def truth(self, topic: str) -> tuple[bytes, bool] | None:
+    def correct_payload(self, topic: str) -> tuple[bytes, bool] | None:
         """The payload that should be under a topic, and whether it is the end of the session.
 
         None: this gateway is not responsible for the session.
@@ -311,16 +321,16 @@ class Records:
         ended = self._ended.get(hash)
         if ended is not None:
             return (ended[1], True) if self._gateways.is_first_for(hash) else None
-        kept = self._kept.get(hash)
+        kept = self._stored.get(hash)
         record = None if kept is None else self._parse(topic, kept.payload)
-        if kept is None or record is None or not (kept.is_here or self.is_mine(record)):
+        if kept is None or record is None or not (kept.is_connected_here or self.is_responsible_for(record)):
             return None
         return kept.payload, False
 
     def stamp_of(self, topic: str) -> Stamp:
         """The stamp of the newest known payload of a topic."""
         hash = last_level(topic)
-        kept, ended = self._kept.get(hash), self._ended.get(hash)
+        kept, ended = self._stored.get(hash), self._ended.get(hash)
         return ended[0] if ended is not None else kept.stamp if kept is not None else NEVER
 
     def is_over(self, topic: str) -> bool:
@@ -332,13 +342,13 @@ class Records:
         ended = self._ended.get(last_level(topic))
         return ended is not None and ended[1] == payload
 
-    def client_here(self, topic: str) -> str | None:
+    def client_connected_here(self, topic: str) -> str | None:
         """The client id of a record, if the client is connected to this gateway; otherwise None."""
-        kept = self._kept.get(last_level(topic))
-        record = self._parse(topic, kept.payload) if kept is not None and kept.is_here else None
+        kept = self._stored.get(last_level(topic))
+        record = self._parse(topic, kept.payload) if kept is not None and kept.is_connected_here else None
         return None if record is None else record.client
 
-    def is_mine(self, record: Record) -> bool:
+    def is_responsible_for(self, record: SessionRecord) -> bool:
         """Whether this gateway is responsible for a session that is offline.
 
         That is so if it wrote the record, or if the gateway that wrote it is gone and this one is the first
@@ -350,30 +360,30 @@ class Records:
             return False
         return self._gateways.is_first_for(client_hash(record.client))
 
-    def has_ended(self, now: int, record: Record) -> bool:
+    def has_ended(self, now: int, record: SessionRecord) -> bool:
         """Whether a session has been offline for its expiry."""
         ends_at_us = self._ends_at_us(client_hash(record.client), record)
         return ends_at_us is not None and ends_at_us <= now + self._unix_offset_us
 
-    def is_will_due(self, now: int, record: Record) -> bool:
+    def is_will_due(self, now: int, record: SessionRecord) -> bool:
         """Whether the delay of its will is over."""
         return record.will is not None and record.will.due_us <= now + self._unix_offset_us
 
-    def mine(self) -> Iterator[tuple[str, bytes]]:
+    def own_records(self) -> Iterator[tuple[str, bytes]]:
         """Topic and payload of all records for which this gateway is responsible."""
-        for hash in list(self._kept):
-            kept = self._kept.get(hash)
+        for hash in list(self._stored):
+            kept = self._stored.get(hash)
             if kept is None:
                 continue
-            record = None if kept.is_here else self._parse(SESSIONS + hash, kept.payload)
-            if kept.is_here or (record is not None and self.is_mine(record)):
+            record = None if kept.is_connected_here else self._parse(SESSIONS + hash, kept.payload)
+            if kept.is_connected_here or (record is not None and self.is_responsible_for(record)):
                 yield SESSIONS + hash, kept.payload
 
-    def away(self) -> Iterator[Record]:
+    def offline(self) -> Iterator[SessionRecord]:
         """The offline sessions for which this gateway is responsible."""
-        for hash, kept in list(self._kept.items()):
+        for hash, kept in list(self._stored.items()):
             record = self._parse(SESSIONS + hash, kept.payload) if kept.is_offline else None
-            if record is not None and self.is_mine(record):
+            if record is not None and self.is_responsible_for(record):
                 yield record
 
     def poll_timeout(self) -> int | None:
@@ -381,12 +391,12 @@ class Records:
         return self._due.next()
 
     @property
-    def away_count(self) -> int:
+    def offline_count(self) -> int:
         """The number of offline sessions, of all gateways."""
-        return sum(kept.is_offline for kept in self._kept.values())
+        return sum(kept.is_offline for kept in self._stored.values())
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._stored)
 
     def _look_for_gateway(self, now: int, hash: str, kept: _StoredRecord) -> None:
         """Notes whether the gateway of a connected client is present.
@@ -402,30 +412,30 @@ class Records:
             if record is not None:
                 self._plan(now, hash, record)
 
-    def _plan(self, now: int, hash: str, record: Record) -> None:
+    def _plan(self, now: int, hash: str, record: SessionRecord) -> None:
         """Plans the next check of an offline session: when its will is due, or its expiry is over."""
         due_us = [self._ends_at_us(hash, record), record.will.due_us if record.will else None]
         first_us = min((at for at in due_us if at is not None), default=None)
         if first_us is not None:
             self._due.set(hash, max(now, first_us - self._unix_offset_us))
 
-    def _ends_at_us(self, hash: str, record: Record) -> int | None:
+    def _ends_at_us(self, hash: str, record: SessionRecord) -> int | None:
         """When a session ends; None: never, or its client is connected."""
-        kept = self._kept.get(hash)
-        since_us = record.away_since_us
+        kept = self._stored.get(hash)
+        since_us = record.offline_since_us
         if since_us is None and kept is not None and kept.stamp == record.stamp:
             since_us = kept.lost_since_us
         return None if since_us is None else record.ends_at_us(since_us)
 
-    def _read(self, topic: str, payload: bytes) -> Record | Ending | None:
+    def _read(self, topic: str, payload: bytes) -> SessionRecord | SessionEnd | None:
         body = verify(self._key, topic, payload)
-        found = None if body is None else Ending.parse(body) or Record.parse(body)
+        found = None if body is None else SessionEnd.parse(body) or SessionRecord.parse(body)
         return found if found is not None and found.topic == topic else None
 
-    def _parse(self, topic: str, payload: bytes) -> Record | None:
+    def _parse(self, topic: str, payload: bytes) -> SessionRecord | None:
         found = self._read(topic, payload)
-        return found if isinstance(found, Record) else None
+        return found if isinstance(found, SessionRecord) else None
 
     def _forget(self, hash: str) -> None:
-        self._kept.pop(hash, None)
+        self._stored.pop(hash, None)
         self._due.cancel(hash)

@@ -19,7 +19,7 @@ from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.timers import SECOND
 from hbroker.protocol.wills import client_will
 
-__all__ = ["PendingWill", "after_close", "registered"]
+__all__ = ["PendingWill", "after_close", "registered_will"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def after_close(
     return PendingWill(will, now_us + delay_s * SECOND)
 
 
-def registered(will: WillMessage) -> client_will.Will | None:
+def registered_will(will: WillMessage) -> client_will.Will | None:
     """The will as a pool client registers it with its topic's owner; None: it is too large for that."""
     message = client_will.will_message(
         will.topic,

@@ -17,11 +17,11 @@ from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.network_clients import SHARED
 from hbroker.gateway.outbox import OutboxMessage
-from hbroker.gateway.records.claims import NEVER, Stamp
-from hbroker.gateway.records.gateways import Presence, PresenceChange
+from hbroker.gateway.records.client_id_claims import NEVER, Stamp
+from hbroker.gateway.records.gateways import GatewayRecord, GatewayRecordChange
 from hbroker.gateway.records.record_authentication import GATEWAYS, last_level, sign, verify
-from hbroker.gateway.records.wills import registered
-from hbroker.gateway.sessions.startup import PATIENCE
+from hbroker.gateway.records.wills import registered_will
+from hbroker.gateway.sessions.startup import OWNER_TIMEOUT
 from hbroker.protocol.results import WillRefused, WillSet
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
@@ -40,7 +40,7 @@ class Announcements:
     def __init__(self, context: GatewayContext) -> None:
         self._context = context
         self._name = context.settings.name
-        self._own: Presence | None = None
+        self._own: GatewayRecord | None = None
         """The presence of this gateway while it takes clients; None: it takes none."""
         self._payload = b""
         """The payload of `_own`; empty until the will is registered."""
@@ -50,7 +50,7 @@ class Announcements:
         """The time at which the latest other run of this name began, according to its presence."""
         self._renewed_at = self._restored_at = -_EVERY
         self._renew_at: int | None = None
-        self._wrong: TimerQueue[str] = TimerQueue()
+        self._to_correct: TimerQueue[str] = TimerQueue()
         """Topics whose payload must be corrected."""
 
     # In
@@ -59,7 +59,7 @@ class Announcements:
         """Publishes that this gateway is present, with the URLs of its listeners."""
         clock = self._context.clock
         since_us = max(clock.unix_us(now), self._since_us + 1)
-        self._own = Presence(self._name, clock.run, listeners=listeners, since_us=since_us)
+        self._own = GatewayRecord(self._name, clock.run, listeners=listeners, since_us=since_us)
         self.renew(now)
 
     def renew(self, now: int) -> None:
@@ -81,21 +81,21 @@ class Announcements:
         Returns the name of the gateway if it is another one and its presence is new; otherwise None.
         """
         body = verify(self._context.key, topic, payload) if payload else None
-        presence = None if body is None else Presence.parse(body)
-        if presence is None or presence.topic != topic:
+        record = None if body is None else GatewayRecord.parse(body)
+        if record is None or record.topic != topic:
             if payload:
                 self._context.count("presence_dropped")
-            self._contradict(now, topic)
+            self._correct_later(now, topic)
             return None
-        if presence.name == self._name:
-            self._handle_own_name(now, presence)
+        if record.name == self._name:
+            self._handle_own_name(now, record)
             return None
-        change = self._context.gateways.take(presence, payload)
-        if change is PresenceChange.OLD:
+        change = self._context.gateways.update(record, payload)
+        if change is GatewayRecordChange.OLD:
             self._handle_old(now, topic)
-        elif change is PresenceChange.TOO_MANY:
+        elif change is GatewayRecordChange.TOO_MANY:
             self._context.count("gateways_refused")
-        return presence.name if change is PresenceChange.NEW else None
+        return record.name if change is GatewayRecordChange.NEW else None
 
     def handle_will(self, now: int, result: WillSet | WillRefused) -> None:
         """The owner of the will's topic has the will, or refuses it for now and is asked again. Then the
@@ -111,8 +111,8 @@ class Announcements:
         if self._renew_at is not None and self._renew_at <= now:
             self._renew_at = None
             self._renew(now)
-        for topic in self._wrong.due(now):
-            payload = self._truth(topic)
+        for topic in self._to_correct.due(now):
+            payload = self._correct_payload(topic)
             if payload:
                 self._restored_at = now
                 self._context.count("presence_restored")
@@ -122,7 +122,7 @@ class Announcements:
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due; None: never."""
-        return earliest(self._renew_at, self._wrong.next())
+        return earliest(self._renew_at, self._to_correct.next())
 
     def _renew(self, now: int) -> None:
         own, clock = self._own, self._context.clock
@@ -133,37 +133,37 @@ class Announcements:
         self._own = replace(own, stamp=stamp)
         self._highest, self._payload, self._renewed_at = stamp, b"", now
         gone = replace(self._own, is_alive=False, listeners=())
-        will = registered(self._message(gone.topic, self._signed(gone)))
+        will = registered_will(self._message(gone.topic, self._signed(gone)))
         assert will is not None, "a name has 63 bytes at most"
-        self._context.network_clients.control(SHARED).set_will(now, will, timeout=PATIENCE)
-        self._context.network_clients.touch(SHARED)
+        self._context.network_clients.control(SHARED).set_will(now, will, timeout=OWNER_TIMEOUT)
+        self._context.network_clients.reschedule(SHARED)
 
-    def _handle_own_name(self, now: int, presence: Presence) -> None:
+    def _handle_own_name(self, now: int, record: GatewayRecord) -> None:
         """Handles a presence under this gateway's name: of an earlier run, of its will, or of this run.
 
         If another gateway began later under the same name, this one does nothing. Otherwise the two would
         correct each other without end.
         """
         own = self._own
-        if not self._context.gateways.is_self(presence.run):
-            self._since_us = max(self._since_us, presence.since_us)
-        self._highest = max(self._highest, presence.stamp)
-        if own is None or presence.order == own.order:
+        if not self._context.gateways.is_self(record.run):
+            self._since_us = max(self._since_us, record.since_us)
+        self._highest = max(self._highest, record.stamp)
+        if own is None or record.rank == own.rank:
             return
-        if presence.order < own.order:
-            self._handle_old(now, presence.topic)
-        elif not presence.is_alive or presence.since_us <= own.since_us:
+        if record.rank < own.rank:
+            self._handle_old(now, record.topic)
+        elif not record.is_alive or record.since_us <= own.since_us:
             self.renew(now)
 
     def _handle_old(self, now: int, topic: str) -> None:
         self._context.count("presence_old")
-        self._contradict(now, topic)
+        self._correct_later(now, topic)
 
-    def _contradict(self, now: int, topic: str) -> None:
-        if topic not in self._wrong and self._truth(topic):
-            self._wrong.set(topic, max(now + _PAUSE, self._restored_at + _EVERY))
+    def _correct_later(self, now: int, topic: str) -> None:
+        if topic not in self._to_correct and self._correct_payload(topic):
+            self._to_correct.set(topic, max(now + _PAUSE, self._restored_at + _EVERY))
 
-    def _truth(self, topic: str) -> bytes | None:
+    def _correct_payload(self, topic: str) -> bytes | None:
         """The payload that should be under a topic, if this gateway must correct it; otherwise None.
 
         It is None for the own topic while another run has the name, or while the will is not registered: the
@@ -171,11 +171,11 @@ class Announcements:
         """
         name = last_level(topic)
         if name != self._name:
-            return self._context.gateways.truth(name)
+            return self._context.gateways.correct_payload(name)
         return self._payload if self._own is not None and self._highest == self._own.stamp else None
 
-    def _signed(self, presence: Presence) -> bytes:
-        return sign(self._context.key, presence.topic, presence.body())
+    def _signed(self, record: GatewayRecord) -> bytes:
+        return sign(self._context.key, record.topic, record.body())
 
     def _message(self, topic: str, payload: bytes) -> WillMessage:
         return WillMessage(topic, payload, qos=1, retain=True)

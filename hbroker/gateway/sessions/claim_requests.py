@@ -17,8 +17,8 @@ from hbroker.gateway.connections.connection import Connection
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.outbox import OutboxMessage
-from hbroker.gateway.records import claims
-from hbroker.gateway.records.claims import Claim
+from hbroker.gateway.records import client_id_claims
+from hbroker.gateway.records.client_id_claims import ClientIdClaim
 from hbroker.gateway.records.record_authentication import CLAIMS, sign
 from hbroker.protocol.timers import SECOND, TimerQueue, retry_after
 
@@ -70,8 +70,10 @@ class ClaimRequests:
         return self._waiting[0].claimed_at if self._waiting else self._pauses.next()
 
     def _send(self, now: int, batch: _Batch) -> None:
-        batch_claims = [Claim(one.client_id, one.stamp, one.event.clean_start) for one in batch.connections]
-        body = claims.body_of(self._context.settings.name, batch_claims)
+        batch_claims = [
+            ClientIdClaim(one.client_id, one.stamp, one.event.clean_start) for one in batch.connections
+        ]
+        body = client_id_claims.body_of(self._context.settings.name, batch_claims)
         message = WillMessage(self._topic, sign(self._context.key, self._topic, body), qos=1)
 
         def sent(now: int, is_distributed: bool) -> None:
@@ -95,7 +97,7 @@ def _together(connections: Sequence[Connection]) -> Iterator[list[Connection]]:
     characters = 0
     for connection in connections:
         length = len(connection.client_id)
-        if len(part) == claims.MOST_TOGETHER or (part and characters + length > _MOST_CHARACTERS):
+        if len(part) == client_id_claims.MOST_TOGETHER or (part and characters + length > _MOST_CHARACTERS):
             yield part
             part, characters = [], 0
         part.append(connection)

@@ -15,9 +15,9 @@ from hbroker.gateway.connections.connection import Connection
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SessionState, WillMessage
 from hbroker.gateway.outbox import Done, OutboxMessage
-from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.client_id_claims import Stamp
 from hbroker.gateway.records.record_authentication import sign
-from hbroker.gateway.records.session_records import Ending, Record
+from hbroker.gateway.records.session_records import SessionEnd, SessionRecord
 from hbroker.gateway.records.wills import PendingWill
 from hbroker.protocol.timers import SECOND, TimerQueue
 
@@ -36,14 +36,14 @@ class SessionStore:
     def __init__(self, context: GatewayContext) -> None:
         self._context = context
         self._changed: TimerQueue[Connection] = TimerQueue()
-        self._wrong: TimerQueue[str] = TimerQueue()
+        self._to_correct: TimerQueue[str] = TimerQueue()
         """Topics whose payload must be corrected."""
         self._refresh: Iterator[tuple[str, bytes]] | None = None
         self._refresh_at: int | None = None
 
     # Change
 
-    def changed(self, now: int, connection: Connection, done: Done | None) -> None:
+    def save_changed(self, now: int, connection: Connection, done: Done | None) -> None:
         """The session of a connected client has changed. `done`: called when every gateway knows; None: the
         record may be written a little later."""
         if not connection.is_over and connection.expiry_s > 0:
@@ -54,7 +54,7 @@ class SessionStore:
         elif done is not None:
             done(now, True)
 
-    def went(
+    def save_disconnected(
         self,
         now: int,
         connection: Connection,
@@ -65,31 +65,33 @@ class SessionStore:
         """The client has disconnected, and its session stays."""
         self._changed.cancel(connection)
         record = self._record(connection, self._context.clock.unix_us(now), state, will)
-        self.write(now, record, is_here=False, done=done)
+        self.write(now, record, is_connected_here=False, done=done)
 
-    def ended(self, now: int, client: str, done: Done | None = None) -> None:
+    def save_ended(self, now: int, client: str, done: Done | None = None) -> None:
         """The session has ended. Once every gateway knows, its topic is cleared."""
-        ending = Ending(client, self._stamp(now, client))
-        payload = sign(self._context.key, ending.topic, ending.body())
-        self._context.records.bury(ending, payload)
-        self._publish_end(now, ending.topic, payload, done)
+        session_end = SessionEnd(client, self._stamp(now, client))
+        payload = sign(self._context.key, session_end.topic, session_end.body())
+        self._context.records.put_end(session_end, payload)
+        self._publish_end(now, session_end.topic, payload, done)
 
-    def contradict(self, now: int, topic: str) -> None:
+    def correct_later(self, now: int, topic: str) -> None:
         """A topic has a false payload: the true one is written again soon."""
-        if topic not in self._wrong and self._context.records.truth(topic) is not None:
+        if topic not in self._to_correct and self._context.records.correct_payload(topic) is not None:
             self._context.count("records_restored")
-            self._wrong.set(topic, now + _RESTORE_PAUSE)
+            self._to_correct.set(topic, now + _RESTORE_PAUSE)
 
     def forget(self, connection: Connection) -> None:
         """The connection has ended: a planned write of its record is out of date."""
         self._changed.cancel(connection)
 
-    def write(self, now: int, record: Record, *, is_here: bool, done: Done | None = None) -> None:
-        """Writes a record, with a new stamp. `is_here`: its client is connected to this gateway."""
+    def write(
+        self, now: int, record: SessionRecord, *, is_connected_here: bool, done: Done | None = None
+    ) -> None:
+        """Writes a record, with a new stamp. `is_connected_here`: its client is connected to this gateway."""
         record = replace(record, stamp=self._stamp(now, record.client))
         topic = record.topic
         payload = sign(self._context.key, topic, record.body())
-        self._context.records.keep(now, record, topic, payload, is_here=is_here)
+        self._context.records.put(now, record, topic, payload, is_connected_here=is_connected_here)
         self._enqueue(now, topic, payload, done)
 
     def refresh(self, now: int) -> None:
@@ -97,14 +99,14 @@ class SessionStore:
 
         The owner of `$gateway` may have lost them.
         """
-        self._refresh = self._context.records.mine()
+        self._refresh = self._context.records.own_records()
         self._refresh_at = now + _REFRESH_PAUSE
 
     def handle_timeout(self, now: int) -> None:
         """Writes the records that are due."""
         for connection in self._changed.due(now):
             self._write_connected(now, connection, None)
-        for topic in self._wrong.due(now):
+        for topic in self._to_correct.due(now):
             self._restore(now, topic)
         if self._refresh_at is not None and self._refresh_at <= now:
             self._refresh_some(now)
@@ -113,31 +115,36 @@ class SessionStore:
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due; None: never."""
-        due = [at for at in (self._changed.next(), self._wrong.next(), self._refresh_at) if at is not None]
+        due = [
+            at for at in (self._changed.next(), self._to_correct.next(), self._refresh_at) if at is not None
+        ]
         return min(due, default=None)
 
     def _write_connected(self, now: int, connection: Connection, done: Done | None) -> None:
         self._changed.cancel(connection)
         connection.has_record = True
         state = SessionState(block=connection.block)
-        self.write(now, self._record(connection, None, state, None), is_here=True, done=done)
+        self.write(now, self._record(connection, None, state, None), is_connected_here=True, done=done)
 
     def _record(
         self,
         connection: Connection,
-        away_since_us: int | None,
+        offline_since_us: int | None,
         state: SessionState,
         will: PendingWill | None,
-    ) -> Record:
-        return Record(
+    ) -> SessionRecord:
+        return SessionRecord(
             client=connection.client_id,
             gateway=self._context.settings.name,
             run=self._context.clock.run,
             expiry_s=connection.expiry_s,
-            away_since_us=away_since_us,
-            has_member=connection.is_held and (connection.member is not None or bool(connection.leftover)),
-            subscriptions=tuple(listening.kept() for listening in connection.subscriptions.values()),
-            leftover=connection.leftover,
+            offline_since_us=offline_since_us,
+            has_pool_client=connection.is_persistent
+            and (connection.pool_client is not None or bool(connection.stale_subscriptions)),
+            subscriptions=tuple(
+                subscription.to_record() for subscription in connection.subscriptions.values()
+            ),
+            stale_subscriptions=connection.stale_subscriptions,
             state=state,
             will=will,
         )
@@ -155,9 +162,9 @@ class SessionStore:
         return self._context.records.stamp_after(client, self._context.clock.stamp(now))
 
     def _restore(self, now: int, topic: str) -> None:
-        truth = self._context.records.truth(topic)
-        if truth is not None:
-            payload, has_ended = truth
+        correct = self._context.records.correct_payload(topic)
+        if correct is not None:
+            payload, has_ended = correct
             if has_ended:
                 self._publish_end(now, topic, payload, None)
             else:

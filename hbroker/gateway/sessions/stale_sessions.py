@@ -4,7 +4,7 @@ If an owner is lost, its part of a session is lost, too. CONNACK reports that (s
 §3.2.2.1.1), and the client subscribes again. The other owners have acknowledged their messages for the client
 to the publishers, so these messages are not discarded. The subscriptions stay at the owners, the session's
 pool client is offline, and the messages come when the client has subscribed to the same filter again. If it
-has not done so after `PATIENCE`, the subscription ends.
+has not done so after `RESUBSCRIBE_TIMEOUT`, the subscription ends.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
 from hbroker.protocol.timers import SECOND, TimerQueue
 
-__all__ = ["PATIENCE", "StaleSessions", "forgotten"]
+__all__ = ["RESUBSCRIBE_TIMEOUT", "StaleSessions", "forgotten"]
 
-PATIENCE: Final = 30 * SECOND
+RESUBSCRIBE_TIMEOUT: Final = 30 * SECOND
 """How long a client may take to subscribe again: as long as messages wait for a listener (docs/protocol.md
 §9)."""
 
@@ -46,10 +46,10 @@ class StaleSessions:
         self._session_store = session_store
         self._waiting: TimerQueue[Connection] = TimerQueue()
 
-    def keep(self, now: int, connection: Connection) -> None:
+    def await_resubscribe(self, now: int, connection: Connection) -> None:
         """Starts the wait of a connection that has leftover subscriptions."""
-        if connection.leftover:
-            self._waiting.set(connection, now + PATIENCE)
+        if connection.stale_subscriptions:
+            self._waiting.set(connection, now + RESUBSCRIBE_TIMEOUT)
 
     def handle_timeout(self, now: int) -> None:
         """Ends the subscriptions whose clients have not subscribed again."""
@@ -62,12 +62,12 @@ class StaleSessions:
         return self._waiting.next()
 
     def _end(self, now: int, connection: Connection) -> None:
-        left, connection.leftover = connection.leftover, ()
+        left, connection.stale_subscriptions = connection.stale_subscriptions, ()
         unwanted = tuple(kept for kept in left if not connection.holds(kept.filter))
         if unwanted:
-            if connection.member is None:
-                connection.member = self._context.network_clients.open(
+            if connection.pool_client is None:
+                connection.pool_client = self._context.network_clients.open(
                     now, connection.client_id, connection.expiry_s, clean_start=False, is_kept=True
                 )
             self._mqtt_subscriptions.sweep(now, connection, unwanted)
-        self._session_store.changed(now, connection, None)
+        self._session_store.save_changed(now, connection, None)

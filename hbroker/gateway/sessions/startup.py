@@ -15,9 +15,9 @@ from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["PATIENCE", "Startup"]
+__all__ = ["OWNER_TIMEOUT", "Startup"]
 
-PATIENCE: Final = 10 * SECOND
+OWNER_TIMEOUT: Final = 10 * SECOND
 """How long a gateway waits for an owner's answer to its own requests. Then it asks again."""
 _FILTERS: Final = (CLAIMS + "#", SESSIONS + "#", GATEWAYS + "#", REQUESTS + "#")
 _QUIET: Final = SECOND // 4
@@ -85,5 +85,5 @@ class Startup:
 
     def _listen(self, now: int, filter: str) -> None:
         control = self._network_clients.control(SHARED)
-        self._pending.add(control.subscribe(now, filter, Options(qos=1), timeout=PATIENCE))
-        self._network_clients.touch(SHARED)
+        self._pending.add(control.subscribe(now, filter, Options(qos=1), timeout=OWNER_TIMEOUT))
+        self._network_clients.reschedule(SHARED)

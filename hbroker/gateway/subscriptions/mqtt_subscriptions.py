@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hbroker.gateway.access.acl_file import may_read_some
-from hbroker.gateway.connections.connection import Connection, Listening, State
+from hbroker.gateway.connections.connection import Connection, MqttSubscription, State
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions, UnsubscribeEvent
 from hbroker.gateway.network_clients import SHARED
@@ -30,9 +30,9 @@ from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client.options import NewListener, Options
 from hbroker.protocol.timers import SECOND, TimerQueue
 
-__all__ = ["Answer", "MqttSubscriptions"]
+__all__ = ["MqttSubscriptions", "PendingAck"]
 
-PATIENCE: Final = 10 * SECOND
+SUBACK_TIMEOUT: Final = 10 * SECOND
 """How long a SUBACK waits for owners that do not answer."""
 LONGEST_FILTER: Final = 64_000
 """Bytes of a filter that fits into one packet of the network, with the rest of a SUBSCRIBE (docs/protocol.md
@@ -48,7 +48,7 @@ _CODES: Final[dict[int, Code]] = {
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class PendingAck:
     """A SUBACK or UNSUBACK that is not complete yet. `codes`: one for each filter; None: not known yet."""
 
     connection: Connection
@@ -68,12 +68,12 @@ class Answer:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
-    answer: Answer
+class _PendingFilter:
+    ack: PendingAck
     index: int
     connection: Connection
-    listening: Listening
-    former: Listening | None = None
+    subscription: MqttSubscription
+    former: MqttSubscription | None = None
 
 
 class MqttSubscriptions:
@@ -87,7 +87,7 @@ class MqttSubscriptions:
         self,
         context: GatewayContext,
         sys_topics: SysTopics,
-        complete: Callable[[int, Answer], None],
+        complete: Callable[[int, PendingAck], None],
         ready: Callable[[int, Connection], None],
     ) -> None:
         self._context = context
@@ -96,11 +96,11 @@ class MqttSubscriptions:
         self._sys = sys_topics
         self._complete = complete
         self._ready = ready
-        self._by_listener: dict[int, tuple[Connection, Listening]] = {}
-        self._waiting: dict[int, _Waiting] = {}
+        self._by_listener: dict[int, tuple[Connection, MqttSubscription]] = {}
+        self._waiting: dict[int, _PendingFilter] = {}
         self._swept: dict[int, Connection] = {}
         self._failed: TimerQueue[int] = TimerQueue()
-        self._moving: dict[int, Listening] = {}
+        self._moving: dict[int, MqttSubscription] = {}
         """The former listener at the shared pool client, by the listener at the session's own pool client
         that replaces it once that is complete."""
 
@@ -111,50 +111,50 @@ class MqttSubscriptions:
         answered."""
         if any(o.no_local and f.startswith(shared.PREFIX) for f, o in event.filters):
             return Code.PROTOCOL_ERROR  # MQTT-3.8.3-4
-        answer = Answer(connection, event.packet_id, [None] * len(event.filters), is_suback=True)
+        ack = PendingAck(connection, event.packet_id, [None] * len(event.filters), is_suback=True)
         for index, (filter, options) in enumerate(event.filters):
             refusal = self._refusal(connection, filter)
             if refusal is not None:
-                answer.codes[index] = suback_code(connection.event.version, refusal)
+                ack.codes[index] = suback_code(connection.event.version, refusal)
                 continue
             group, plain = shared.split(filter) or ("", filter)
             if connection.event.is_bridge:
                 options = _for_bridge(options, group)
-            wanted = Listening(0, None, filter, group, plain, options, event.identifier)
-            self._make(now, answer, index, wanted)
-        self._finish_if_complete(now, answer)
+            subscription = MqttSubscription(0, None, filter, group, plain, options, event.identifier)
+            self._make_subscription(now, ack, index, subscription)
+        self._finish_if_complete(now, ack)
         return None
 
     def unsubscribe(self, now: int, connection: Connection, event: UnsubscribeEvent) -> None:
         """Handles an UNSUBSCRIBE."""
-        answer = Answer(connection, event.packet_id, [None] * len(event.filters), is_suback=False)
+        ack = PendingAck(connection, event.packet_id, [None] * len(event.filters), is_suback=False)
         for index, filter in enumerate(event.filters):
-            listening = connection.unsubscribe(filter)
-            if listening is None:
+            subscription = connection.unsubscribe(filter)
+            if subscription is None:
                 is_valid = shared.split(filter) is not None
                 code = Code.NO_SUBSCRIPTION_EXISTED if is_valid else Code.TOPIC_FILTER_INVALID
-                answer.codes[index] = code
+                ack.codes[index] = code
                 continue
-            self._settle(now, listening.listener, listening.options.qos)
-            self._native_api.detach_listener(listening.listener)
-            if listening.member is None:
-                answer.codes[index] = Code.SUCCESS
+            self._set_code(now, subscription.listener, subscription.options.qos)
+            self._native_api.detach_listener(subscription.listener)
+            if subscription.pool_client is None:
+                ack.codes[index] = Code.SUCCESS
             else:
-                self._waiting[listening.listener] = _Waiting(answer, index, connection, listening)
-            self._end(now, listening)
-        self._finish_if_complete(now, answer)
+                self._waiting[subscription.listener] = _PendingFilter(ack, index, connection, subscription)
+            self._end(now, subscription)
+        self._finish_if_complete(now, ack)
 
-    def send(self, answer: Answer) -> None:
+    def send(self, ack: PendingAck) -> None:
         """Sends the answer, and what waited for it."""
-        connection = answer.connection
+        connection = ack.connection
         if connection.state is not State.OPEN:
             return
-        codes = [Code.UNSPECIFIED_ERROR if code is None else code for code in answer.codes]
-        if not answer.is_suback:
-            self._native_api.unsuback(connection.id, answer.packet_id, codes)
+        codes = [Code.UNSPECIFIED_ERROR if code is None else code for code in ack.codes]
+        if not ack.is_suback:
+            self._native_api.unsuback(connection.id, ack.packet_id, codes)
             return
-        self._native_api.suback(connection.id, answer.packet_id, codes)
-        self._sys.answered(connection.id, answer.packet_id)
+        self._native_api.suback(connection.id, ack.packet_id, codes)
+        self._sys.answered(connection.id, ack.packet_id)
 
     # In: sessions
 
@@ -170,86 +170,86 @@ class MqttSubscriptions:
         def needs_own(kept: SessionSubscription) -> bool:
             return kept.options.qos > 0 or kept.filter.startswith(shared.PREFIX)
 
-        restored: dict[int, list[Listening]] = {}
+        restored: dict[int, list[MqttSubscription]] = {}
         # In this order no subscription moves from the shared pool client to the session's own.
         for kept in sorted(subscriptions, key=needs_own, reverse=True):
             parts = shared.split(kept.filter)
             if parts is None or kept.filter in connection.subscriptions:
                 continue
-            wanted = Listening(0, None, kept.filter, *parts, kept.options, kept.identifier)
-            self._place(now, connection, wanted)
-            self._attach(connection, wanted, _DO_NOT_SEND, packet_id=None)
-            if wanted.member is not None:
-                restored.setdefault(wanted.member, []).append(wanted)
-                connection.awaited.add(wanted.listener)
-                if wanted.member != SHARED and wanted.options.qos:
-                    connection.unproven.add(wanted.listener)
-        for member, together in restored.items():
-            self._subscribe(now, member, together, _DO_NOT_SEND)
+            subscription = MqttSubscription(0, None, kept.filter, *parts, kept.options, kept.identifier)
+            self._place(now, connection, subscription)
+            self._attach(connection, subscription, _DO_NOT_SEND, packet_id=None)
+            if subscription.pool_client is not None:
+                restored.setdefault(subscription.pool_client, []).append(subscription)
+                connection.awaited.add(subscription.listener)
+                if subscription.pool_client != SHARED and subscription.options.qos:
+                    connection.unconfirmed.add(subscription.listener)
+        for pool_client, together in restored.items():
+            self._subscribe(now, pool_client, together, _DO_NOT_SEND)
 
     def sweep(self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]) -> None:
         """Ends what an earlier session left at its owners. The subscriptions lead to these owners
         (docs/protocol.md §6.4)."""
-        assert connection.member is not None, "a session that is swept has a member"
-        control = self._network_clients.control(connection.member)
+        assert connection.pool_client is not None, "a session that is swept has a member"
+        control = self._network_clients.control(connection.pool_client)
         for kept in subscriptions:
             parts = shared.split(kept.filter)
             if parts is None or not (parts[0] or kept.options.qos):
                 continue
             options = Options(qos=kept.options.qos, retain_handling=_DO_NOT_SEND)
-            listener = control.subscribe(now, parts[1], options, group=parts[0], timeout=PATIENCE)
+            listener = control.subscribe(now, parts[1], options, group=parts[0], timeout=SUBACK_TIMEOUT)
             self._swept[listener] = connection
             connection.awaited.add(listener)
-        self._network_clients.touch(connection.member)
+        self._network_clients.reschedule(connection.pool_client)
 
     def release(self, now: int, connection: Connection) -> None:
         """Forgets the subscriptions of a connection that has ended.
 
         Its own pool client keeps its subscriptions; those at the shared pool client end.
         """
-        for listening in connection.subscriptions.values():
-            self._by_listener.pop(listening.listener, None)
-            waiting = self._waiting.pop(listening.listener, None)
+        for subscription in connection.subscriptions.values():
+            self._by_listener.pop(subscription.listener, None)
+            waiting = self._waiting.pop(subscription.listener, None)
             if waiting is not None and waiting.former is not None:
                 self._by_listener.pop(waiting.former.listener, None)
                 self._failed.cancel(waiting.former.listener)
-            self._failed.cancel(listening.listener)
-            self._sys.remove(listening.listener)
-            moved = self._moving.pop(listening.listener, None)
+            self._failed.cancel(subscription.listener)
+            self._sys.remove(subscription.listener)
+            moved = self._moving.pop(subscription.listener, None)
             if moved is not None:
                 self._network_clients.control(SHARED).unsubscribe(now, moved.listener)
-            if listening.member == SHARED:
-                self._network_clients.control(SHARED).unsubscribe(now, listening.listener)
+            if subscription.pool_client == SHARED:
+                self._network_clients.control(SHARED).unsubscribe(now, subscription.listener)
                 if waiting is not None and waiting.former is not None:
                     self._network_clients.control(SHARED).unsubscribe(now, waiting.former.listener)
         self._sys.closed(connection.id)
         for listener in [id for id in connection.awaited if isinstance(id, int)]:
             self._swept.pop(listener, None)
         if connection.subscriptions:
-            self._network_clients.touch(SHARED)
+            self._network_clients.reschedule(SHARED)
 
-    def handle_result(self, now: int, member: int, result: Result) -> None:
+    def handle_result(self, now: int, pool_client: int, result: Result) -> None:
         """Handles the result of a listener."""
         match result:
             case Subscribed(subscription=listener, resumed=is_resumed):
                 self._end_moved(now, listener)
-                self._settle(now, listener, None)
+                self._set_code(now, listener, None)
                 self._move_late(now, listener)
-                self._swept_one(now, member, listener)
-                self._restored(now, listener, is_resumed=is_resumed)
+                self._end_swept(now, pool_client, listener)
+                self._confirm_restored(now, listener, is_resumed=is_resumed)
             case Unsubscribed(subscription=listener):
-                self._settle(now, listener, Code.SUCCESS)
+                self._set_code(now, listener, Code.SUCCESS)
             case SubscriptionFailed(subscription=listener, reason=reason):
                 self._fail(now, listener, reason)
-                self._swept_one(now, member, listener)
+                self._end_swept(now, pool_client, listener)
 
     def handle_timeout(self, now: int) -> None:
         """Makes failed subscriptions again that no SUBACK waits for."""
         for listener in self._failed.due(now):
-            connection, listening = self._by_listener.pop(listener)
+            connection, subscription = self._by_listener.pop(listener)
             self._native_api.detach_listener(listener)
-            again = replace(listening, listener=0, member=None)
-            self._open(now, connection, again, _DO_NOT_SEND, answer=None)
+            again = replace(subscription, listener=0, pool_client=None)
+            self._open(now, connection, again, _DO_NOT_SEND, ack=None)
             if listener in self._moving:
                 self._moving[again.listener] = self._moving.pop(listener)
 
@@ -276,124 +276,137 @@ class MqttSubscriptions:
             return Code.QUOTA_EXCEEDED
         return None
 
-    def _make(self, now: int, answer: Answer, index: int, wanted: Listening) -> None:
-        connection = answer.connection
-        former = connection.subscriptions.get(wanted.filter)
-        handling = wanted.options.retain_handling
+    def _make_subscription(
+        self, now: int, ack: PendingAck, index: int, subscription: MqttSubscription
+    ) -> None:
+        connection = ack.connection
+        former = connection.subscriptions.get(subscription.filter)
+        handling = subscription.options.retain_handling
         if handling == _SEND_IF_NEW:
             handling = _SEND if former is None else _DO_NOT_SEND
         if former is not None:
-            self._settle(now, former.listener, former.options.qos)
-        self._open(now, connection, wanted, handling, answer=answer)
-        if former is not None and former.member == wanted.member:
+            self._set_code(now, former.listener, former.options.qos)
+        self._open(now, connection, subscription, handling, ack=ack)
+        if former is not None and former.pool_client == subscription.pool_client:
             self._native_api.detach_listener(former.listener)
-        if wanted.member is None:
-            answer.codes[index] = wanted.options.qos
+        if subscription.pool_client is None:
+            ack.codes[index] = subscription.options.qos
             if former is not None:
                 self._end(now, former)
         else:
-            self._waiting[wanted.listener] = _Waiting(answer, index, connection, wanted, former)
+            self._waiting[subscription.listener] = _PendingFilter(
+                ack, index, connection, subscription, former
+            )
 
     def _open(
         self,
         now: int,
         connection: Connection,
-        wanted: Listening,
+        subscription: MqttSubscription,
         handling: int,
         *,
-        answer: Answer | None,
+        ack: PendingAck | None,
     ) -> None:
         """Makes the listener: in the session, and in the network unless its filter matches only
         $SYS/broker."""
-        self._place(now, connection, wanted)
-        packet_id = None if answer is None else answer.packet_id
-        self._listen(now, connection, wanted, handling, packet_id)
+        self._place(now, connection, subscription)
+        packet_id = None if ack is None else ack.packet_id
+        self._listen(now, connection, subscription, handling, packet_id)
 
-    def _place(self, now: int, connection: Connection, wanted: Listening) -> None:
+    def _place(self, now: int, connection: Connection, subscription: MqttSubscription) -> None:
         """Chooses the pool client of a subscription."""
-        if not self._sys.is_all_of(wanted.plain):
-            wanted.member = self._member_for(now, connection, wanted)
+        if not self._sys.is_all_of(subscription.plain):
+            subscription.pool_client = self._pool_client_for(now, connection, subscription)
 
     def _listen(
-        self, now: int, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
+        self,
+        now: int,
+        connection: Connection,
+        subscription: MqttSubscription,
+        handling: int,
+        packet_id: int | None,
     ) -> None:
         """Attaches the listener to the session, and then subscribes: retained messages come at once.
 
         `packet_id`: of the SUBACK for which these messages wait.
         """
-        self._attach(connection, wanted, handling, packet_id)
-        if wanted.member is not None:
-            self._subscribe(now, wanted.member, [wanted], handling)
+        self._attach(connection, subscription, handling, packet_id)
+        if subscription.pool_client is not None:
+            self._subscribe(now, subscription.pool_client, [subscription], handling)
 
     def _attach(
-        self, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
+        self, connection: Connection, subscription: MqttSubscription, handling: int, packet_id: int | None
     ) -> None:
-        wanted.listener = next(self._context.ids)
+        subscription.listener = next(self._context.ids)
         assert connection.session is not None, "a session that subscribes is there"
         self._native_api.attach_listener(
-            wanted.listener,
+            subscription.listener,
             connection.session,
-            wanted.plain,
-            wanted.options,
-            wanted.identifier,
+            subscription.plain,
+            subscription.options,
+            subscription.identifier,
             packet_id=packet_id,
         )
-        connection.subscribe(wanted)
-        self._by_listener[wanted.listener] = connection, wanted
-        if not wanted.group:
-            self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
+        connection.subscribe(subscription)
+        self._by_listener[subscription.listener] = connection, subscription
+        if not subscription.group:
+            self._sys.add(subscription.listener, subscription.plain, connection.id, packet_id, handling)
 
-    def _subscribe(self, now: int, member: int, together: Sequence[Listening], handling: int) -> None:
-        self._network_clients.control(member).subscribe_together(
-            now, [self._wanted(listening, handling) for listening in together], timeout=PATIENCE
+    def _subscribe(
+        self, now: int, pool_client: int, together: Sequence[MqttSubscription], handling: int
+    ) -> None:
+        self._network_clients.control(pool_client).subscribe_together(
+            now,
+            [self._new_listener(subscription, handling) for subscription in together],
+            timeout=SUBACK_TIMEOUT,
         )
-        self._network_clients.touch(member)
+        self._network_clients.reschedule(pool_client)
 
-    def _wanted(self, listening: Listening, handling: int) -> NewListener:
+    def _new_listener(self, subscription: MqttSubscription, handling: int) -> NewListener:
         limits = self._context.limits
         options = Options(
-            qos=listening.options.qos,
-            retain_as_published=listening.options.retain_as_published,
-            retain_handling=_DO_NOT_SEND if listening.group else handling,
+            qos=subscription.options.qos,
+            retain_as_published=subscription.options.retain_as_published,
+            retain_handling=_DO_NOT_SEND if subscription.group else handling,
             queue_messages=limits.queue_messages,
             queue_bytes=limits.queue_bytes,
         )
-        return NewListener(listening.listener, (listening.group, listening.plain), options)
+        return NewListener(subscription.listener, (subscription.group, subscription.plain), options)
 
-    def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
+    def _pool_client_for(self, now: int, connection: Connection, subscription: MqttSubscription) -> int:
         """The session's own pool client if owners must keep messages for it, or count it in a shared group;
         otherwise the shared pool client."""
-        needs_own = bool(wanted.group) or (
-            connection.is_held and (wanted.options.qos > 0 or connection.has_own_subscriptions)
+        needs_own = bool(subscription.group) or (
+            connection.is_persistent and (subscription.options.qos > 0 or connection.has_own_subscriptions)
         )
         if not needs_own:
             return SHARED
-        if connection.member is None:
-            connection.member = self._network_clients.open(
+        if connection.pool_client is None:
+            connection.pool_client = self._network_clients.open(
                 now,
                 connection.client_id,
                 connection.expiry_s,
                 clean_start=connection.starts_clean,
                 is_kept=not connection.starts_clean,
             )
-        if connection.is_held:
+        if connection.is_persistent:
             for other in list(connection.subscriptions.values()):
-                if other.filter != wanted.filter:  # that one is made again as it is
+                if other.filter != subscription.filter:  # that one is made again as it is
                     self._move(now, connection, other)
-        return connection.member
+        return connection.pool_client
 
     def _move_late(self, now: int, listener: int) -> None:
         """Moves a listener whose SUBACK was awaited when the others moved."""
-        connection, listening = self._by_listener.get(listener, (None, None))
-        if connection and listening and connection.is_held and connection.has_own_subscriptions:
-            self._move(now, connection, listening)
+        connection, subscription = self._by_listener.get(listener, (None, None))
+        if connection and subscription and connection.is_persistent and connection.has_own_subscriptions:
+            self._move(now, connection, subscription)
 
-    def _move(self, now: int, connection: Connection, former: Listening) -> None:
+    def _move(self, now: int, connection: Connection, former: MqttSubscription) -> None:
         """Moves a listener from the shared pool client to the session's own. The former one ends when the new
         one is complete."""
-        if former.member != SHARED or former.listener in self._waiting:
+        if former.pool_client != SHARED or former.listener in self._waiting:
             return
-        again = replace(former, listener=0, member=connection.member)
+        again = replace(former, listener=0, pool_client=connection.pool_client)
         self._by_listener.pop(former.listener, None)
         self._failed.cancel(former.listener)
         self._listen(now, connection, again, _DO_NOT_SEND, packet_id=None)
@@ -408,67 +421,67 @@ class MqttSubscriptions:
             self._native_api.detach_listener(former.listener)
             self._end(now, former)
 
-    def _end(self, now: int, listening: Listening) -> None:
+    def _end(self, now: int, subscription: MqttSubscription) -> None:
         """Ends a listener everywhere."""
-        self._end_moved(now, listening.listener)
-        self._by_listener.pop(listening.listener, None)
-        self._failed.cancel(listening.listener)
-        self._sys.remove(listening.listener)
-        if listening.member is not None:
-            self._network_clients.control(listening.member).unsubscribe(now, listening.listener)
-            self._network_clients.touch(listening.member)
+        self._end_moved(now, subscription.listener)
+        self._by_listener.pop(subscription.listener, None)
+        self._failed.cancel(subscription.listener)
+        self._sys.remove(subscription.listener)
+        if subscription.pool_client is not None:
+            self._network_clients.control(subscription.pool_client).unsubscribe(now, subscription.listener)
+            self._network_clients.reschedule(subscription.pool_client)
 
     # Results
 
-    def _settle(self, now: int, listener: int, code: int | None) -> None:
+    def _set_code(self, now: int, listener: int, code: int | None) -> None:
         """Sets the code of a filter. None: the granted QoS."""
         waiting = self._waiting.pop(listener, None)
         if waiting is None:
             return
         if waiting.former is not None:
-            if waiting.former.member != waiting.listening.member:
+            if waiting.former.pool_client != waiting.subscription.pool_client:
                 self._native_api.detach_listener(waiting.former.listener)
             self._end(now, waiting.former)
-        granted = waiting.listening.options.qos if waiting.answer.is_suback else Code.SUCCESS
-        waiting.answer.codes[waiting.index] = granted if code is None else code
-        self._finish_if_complete(now, waiting.answer)
+        granted = waiting.subscription.options.qos if waiting.ack.is_suback else Code.SUCCESS
+        waiting.ack.codes[waiting.index] = granted if code is None else code
+        self._finish_if_complete(now, waiting.ack)
 
     def _fail(self, now: int, listener: int, reason: int) -> None:
         waiting = self._waiting.get(listener)
         if waiting is None:
             if listener in self._by_listener:
                 self._failed.set(listener, now + _AGAIN)
-                self._restored(now, listener, is_resumed=False)
+                self._confirm_restored(now, listener, is_resumed=False)
             return
-        connection, listening = waiting.connection, waiting.listening
+        connection, subscription = waiting.connection, waiting.subscription
         self._by_listener.pop(listener, None)
         self._native_api.detach_listener(listener)
         self._sys.remove(listener)
-        if connection.subscriptions.get(listening.filter) is listening:
-            connection.unsubscribe(listening.filter)
+        if connection.subscriptions.get(subscription.filter) is subscription:
+            connection.unsubscribe(subscription.filter)
         code = _CODES.get(reason, Code.UNSPECIFIED_ERROR)
-        self._settle(now, listener, suback_code(connection.event.version, code))
+        self._set_code(now, listener, suback_code(connection.event.version, code))
 
-    def _restored(self, now: int, listener: int, *, is_resumed: bool) -> None:
+    def _confirm_restored(self, now: int, listener: int, *, is_resumed: bool) -> None:
         entry = self._by_listener.get(listener)
         if entry is not None and listener in entry[0].awaited:
             entry[0].awaited.discard(listener)
             if is_resumed:
-                entry[0].unproven.discard(listener)
+                entry[0].unconfirmed.discard(listener)
             self._ready(now, entry[0])
 
-    def _swept_one(self, now: int, member: int, listener: int) -> None:
+    def _end_swept(self, now: int, pool_client: int, listener: int) -> None:
         connection = self._swept.pop(listener, None)
-        if connection is None or connection.member != member:
+        if connection is None or connection.pool_client != pool_client:
             return
-        self._network_clients.control(member).unsubscribe(now, listener)
-        self._network_clients.touch(member)
+        self._network_clients.control(pool_client).unsubscribe(now, listener)
+        self._network_clients.reschedule(pool_client)
         connection.awaited.discard(listener)
         self._ready(now, connection)
 
-    def _finish_if_complete(self, now: int, answer: Answer) -> None:
-        if answer.is_complete and not answer.connection.is_over:
-            self._complete(now, answer)
+    def _finish_if_complete(self, now: int, ack: PendingAck) -> None:
+        if ack.is_complete and not ack.connection.is_over:
+            self._complete(now, ack)
 
 
 def _for_bridge(options: SubscribeOptions, group: str) -> SubscribeOptions:

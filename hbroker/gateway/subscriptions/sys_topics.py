@@ -146,7 +146,7 @@ class SysTopics:
     def answered(self, connection: int, packet_id: int) -> None:
         """Sends the present values to the listeners of a SUBACK that has left."""
         for listener in self._unanswered.pop((connection, packet_id), ()):
-            self._tell(listener, self._values, retained=True)
+            self._deliver(listener, self._values, retained=True)
 
     def closed(self, connection: int) -> None:
         """Forgets the SUBACKs that a closed connection still waited for."""
@@ -166,13 +166,13 @@ class SysTopics:
         self._values = values
         self._due = now + INTERVAL
         for listener in list(self._listeners):
-            self._tell(listener, changed, retained=False)
+            self._deliver(listener, changed, retained=False)
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due."""
         return self._due
 
-    def _tell(self, listener: int, values: Mapping[str, bytes], *, retained: bool) -> None:
+    def _deliver(self, listener: int, values: Mapping[str, bytes], *, retained: bool) -> None:
         filter = self._listeners.get(listener)
         if filter is None:
             return

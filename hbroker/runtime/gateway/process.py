@@ -114,7 +114,7 @@ class _Process:
             publisher=config.publisher,
             unix_offset_us=time.time_ns() // 1000 - clock(),
             version=version,
-            vitals=lambda: {"rss_bytes": resident_bytes()},
+            process_counters=lambda: {"rss_bytes": resident_bytes()},
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "gateway", self._core.take_load)
         self._checkers = ThreadPoolExecutor(MOST_RUNNING, thread_name_prefix="passwords")
@@ -164,11 +164,11 @@ class _Process:
         now = clock()
         core, control = self._core, self._control
         events = core.poll_pool_events(BATCH)
-        for member, event in events:
-            self._guard(control.handle_event, now, member, event)
+        for pool_client, event in events:
+            self._guard(control.handle_event, now, pool_client, event)
         messages = core.poll_pool_messages(BATCH)
-        for member, message in messages:
-            self._guard(control.handle_message, now, member, message)
+        for pool_client, message in messages:
+            self._guard(control.handle_message, now, pool_client, message)
         asked = self._shell.poll_mqtt(BATCH)
         for request in asked:
             self._guard(control.handle_mqtt, now, request)

@@ -138,7 +138,7 @@ class WaitingAttempts:
         number = next(self.numbers)
         self.hosts[number] = host
         source = self.source(host, name or f"{host}-{number}")
-        refused_attempt = self.checks.enter(now, Attempt(number, source, lambda: WRONG, FilePolicy()))
+        refused_attempt = self.checks.add(now, Attempt(number, source, lambda: WRONG, FilePolicy()))
         if refused_attempt is not None:
             self.refused.append(self.hosts[refused_attempt[0].number])
         return number

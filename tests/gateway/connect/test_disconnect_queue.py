@@ -39,7 +39,7 @@ def test_the_disconnect_queue_stays_short_while_clients_connect_and_disconnect_a
     )
     for turn in range(1, 101):
         for number in range(MANY * turn, MANY * (turn + 1)):
-            disconnect_queue.came()
+            disconnect_queue.count_connect()
             disconnect_queue.add(turn, cast(Connection, SimpleNamespace(id=number)), cast(ClosedEvent, None))
         disconnect_queue.handle_timeout(turn)
         assert len(disconnect_queue) <= MANY

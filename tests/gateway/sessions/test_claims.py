@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hbroker.gateway.native_api import ConnectEvent
-from hbroker.gateway.records import claims
-from hbroker.gateway.records.claims import Claim, Stamp
+from hbroker.gateway.records import client_id_claims
+from hbroker.gateway.records.client_id_claims import ClientIdClaim, Stamp
 from hbroker.gateway.records.record_authentication import CLAIMS, verify
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
@@ -37,9 +37,9 @@ def claims_listener(tree: Tree) -> ClientHost:
     return outsider
 
 
-def claims_received_by(outsider: ClientHost) -> list[list[Claim]]:
+def claims_received_by(outsider: ClientHost) -> list[list[ClientIdClaim]]:
     bodies = [verify(b"", message.topic, bytes(message.payload)) for message in outsider.messages]
-    return [claims.parse(body) or [] for body in bodies if body is not None]
+    return [client_id_claims.parse(body) or [] for body in bodies if body is not None]
 
 
 def test_the_clients_of_one_turn_are_claimed_by_a_few_messages() -> None:
@@ -107,9 +107,12 @@ def test_failed_claims_are_repeated_for_the_clients_that_are_still_connected() -
     [[["a", 0]], [["a", 0, 1]], [[1, 0, True]], [["a", "0", True]], ["a"], [["a", 0, True]] * 33, "abc", {}],
 )
 def test_a_malformed_list_of_claims_is_refused(entries: object) -> None:
-    assert claims.parse({"gateway": "g", "run": 1, "since": 5, "claims": entries}) is None
+    assert client_id_claims.parse({"gateway": "g", "run": 1, "since": 5, "claims": entries}) is None
 
 
 def test_claims_are_read_back() -> None:
-    told = [Claim(f"c{n}", Stamp(10**15 + n * n, 7), n % 2 == 0) for n in range(claims.MOST_TOGETHER)]
-    assert claims.parse(claims.body_of("g", told)) == told
+    told = [
+        ClientIdClaim(f"c{n}", Stamp(10**15 + n * n, 7), n % 2 == 0)
+        for n in range(client_id_claims.MOST_TOGETHER)
+    ]
+    assert client_id_claims.parse(client_id_claims.body_of("g", told)) == told

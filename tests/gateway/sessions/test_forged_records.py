@@ -6,10 +6,15 @@ from typing import Any, Final
 
 import pytest
 
-from hbroker.gateway.records.claims import Stamp
-from hbroker.gateway.records.gateways import Gateways
+from hbroker.gateway.records.client_id_claims import Stamp
+from hbroker.gateway.records.gateways import GatewayRecords
 from hbroker.gateway.records.record_authentication import SESSIONS, client_hash, sign
-from hbroker.gateway.records.session_records import MOST_ENDINGS, Ending, Record, Records
+from hbroker.gateway.records.session_records import (
+    MOST_SESSION_ENDS,
+    SessionEnd,
+    SessionRecord,
+    SessionRecords,
+)
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, FakeGateway, two_gateways
 from tests.network.networks import Tree
@@ -134,33 +139,35 @@ def test_a_session_moves_between_gateways_whatever_their_clocks_show() -> None:
 
 
 def test_the_remembered_ends_of_sessions_are_bounded() -> None:
-    records = Records(KEY, Gateways("one", 1), 0)
-    for number in range(MOST_ENDINGS + 10):
-        records.bury(Ending(f"c{number}", Stamp(1, 1)), b"x")
-    assert len(records._ended) == MOST_ENDINGS
+    records = SessionRecords(KEY, GatewayRecords("one", 1), 0)
+    for number in range(MOST_SESSION_ENDS + 10):
+        records.put_end(SessionEnd(f"c{number}", Stamp(1, 1)), b"x")
+    assert len(records._ended) == MOST_SESSION_ENDS
     assert not records.is_over(SESSIONS + client_hash("c9"))
     assert records.is_over(SESSIONS + client_hash("c10"))
 
 
 def test_the_record_with_the_highest_stamp_counts_in_any_order() -> None:
     def record(at: int, expiry_s: int) -> bytes:
-        made = Record("a", "g", 7, expiry_s, 20, stamp=Stamp(at, 7))
+        made = SessionRecord("a", "g", 7, expiry_s, 20, stamp=Stamp(at, 7))
         return sign(KEY, TOPIC, made.body())
 
-    ending = Ending("a", Stamp(5, 7))
+    ending = SessionEnd("a", Stamp(5, 7))
     said = sign(KEY, TOPIC, ending.body())
-    records = Records(KEY, Gateways("one", 1), 0)
-    assert records.take(0, TOPIC, record(3, 3))
-    assert not records.take(0, TOPIC, record(2, 2))
-    assert records.take(0, TOPIC, said)
-    assert not records.take(0, TOPIC, record(4, 4))
+    records = SessionRecords(KEY, GatewayRecords("one", 1), 0)
+    assert records.handle_payload(0, TOPIC, record(3, 3))
+    assert not records.handle_payload(0, TOPIC, record(2, 2))
+    assert records.handle_payload(0, TOPIC, said)
+    assert not records.handle_payload(0, TOPIC, record(4, 4))
     assert records.of("a") is None
-    assert records.take(0, TOPIC, record(6, 6))
-    assert not records.take(0, TOPIC, said)
+    assert records.handle_payload(0, TOPIC, record(6, 6))
+    assert not records.handle_payload(0, TOPIC, said)
     found = records.of("a")
     assert found is not None
     assert found.expiry_s == 6
     assert records.stamp_after("a", Stamp(1, 9)) == Stamp(7, 9)
     other = SESSIONS + client_hash("b")
-    assert records.take(0, other, record(8, 8)), "it is of another topic, and of nobody who is known"
+    assert records.handle_payload(0, other, record(8, 8)), (
+        "it is of another topic, and of nobody who is known"
+    )
     assert records.of("b") is None

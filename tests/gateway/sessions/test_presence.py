@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from hbroker.gateway.records import gateways
-from hbroker.gateway.records.claims import Stamp
-from hbroker.gateway.records.gateways import Gateways, Presence, PresenceChange
+from hbroker.gateway.records.client_id_claims import Stamp
+from hbroker.gateway.records.gateways import GatewayRecord, GatewayRecordChange, GatewayRecords
 from hbroker.gateway.records.record_authentication import verify
 from hbroker.sim.network import CLEAR, ClientHost
 from tests.gateway.networks import SECOND, Client, FakeGateway, WillMessage, two_gateways
@@ -36,11 +36,11 @@ class Stranger:
     def read(self) -> list[bytes]:
         return [bytes(message.payload) for message in self.host.messages if message.topic == TOPIC]
 
-    def retained_presence(self) -> Presence:
+    def retained_presence(self) -> GatewayRecord:
         """The presence that is retained now. It is signed."""
         body = verify(KEY, TOPIC, self.read()[-1])
         assert body is not None
-        presence = Presence.parse(body)
+        presence = GatewayRecord.parse(body)
         assert presence is not None
         return presence
 
@@ -199,8 +199,8 @@ def test_two_gateways_with_the_same_name_do_not_repeat_their_presence_all_the_ti
     assert before < 6
 
 
-def presence(name: str, stamp: int, *, is_alive: bool = True, run: int = 7) -> Presence:
-    return Presence(name, run, is_alive, stamp=Stamp(stamp, run))
+def presence(name: str, stamp: int, *, is_alive: bool = True, run: int = 7) -> GatewayRecord:
+    return GatewayRecord(name, run, is_alive, stamp=Stamp(stamp, run))
 
 
 def test_the_presence_with_the_highest_order_counts_in_any_order_of_arrival() -> None:
@@ -208,28 +208,32 @@ def test_the_presence_with_the_highest_order_counts_in_any_order_of_arrival() ->
     for seed in range(50):
         order = said * 2
         Random(seed).shuffle(order)
-        known, highest = Gateways("one", 1), presence("two", 0)
+        known, highest = GatewayRecords("one", 1), presence("two", 0)
         for each in order:
-            heard = known.take(each, b"%d" % each.stamp.time_us)
-            if each.order > highest.order:
-                assert heard is PresenceChange.NEW
+            heard = known.update(each, b"%d" % each.stamp.time_us)
+            if each.rank > highest.rank:
+                assert heard is GatewayRecordChange.NEW
             else:
-                assert heard is (PresenceChange.KNOWN if each.order == highest.order else PresenceChange.OLD)
-            highest = max(highest, each, key=lambda each: each.order)
+                assert heard is (
+                    GatewayRecordChange.KNOWN if each.rank == highest.rank else GatewayRecordChange.OLD
+                )
+            highest = max(highest, each, key=lambda each: each.rank)
             assert known.is_alive("two", 7) == highest.is_alive
             assert not known.is_alive("two", 8)
-            assert known.truth("two") == (None if highest.is_alive else b"%d" % highest.stamp.time_us)
+            assert known.correct_payload("two") == (
+                None if highest.is_alive else b"%d" % highest.stamp.time_us
+            )
 
 
 def test_the_remembered_gateways_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateways, "MOST", 10)
-    known = Gateways("one", 1)
+    known = GatewayRecords("one", 1)
     for number in range(30):
-        assert known.take(presence(f"gone{number}", 1, is_alive=False), b"") is PresenceChange.NEW
+        assert known.update(presence(f"gone{number}", 1, is_alive=False), b"") is GatewayRecordChange.NEW
     assert known.of("gone19") is None
     assert known.of("gone20") is not None
-    heard = [known.take(presence(f"g{number}", 1), b"") for number in range(30)]
-    assert heard == [PresenceChange.NEW] * 10 + [PresenceChange.TOO_MANY] * 20
-    assert known.take(presence("g3", 2, is_alive=False), b"") is PresenceChange.NEW
-    assert known.take(presence("g10", 1), b"") is PresenceChange.NEW, "there is room again"
+    heard = [known.update(presence(f"g{number}", 1), b"") for number in range(30)]
+    assert heard == [GatewayRecordChange.NEW] * 10 + [GatewayRecordChange.TOO_MANY] * 20
+    assert known.update(presence("g3", 2, is_alive=False), b"") is GatewayRecordChange.NEW
+    assert known.update(presence("g10", 1), b"") is GatewayRecordChange.NEW, "there is room again"
     assert len(known.names) == 11

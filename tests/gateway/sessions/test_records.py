@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hbroker.gateway.records.claims import Stamp
-from hbroker.gateway.records.gateways import Gateways, Presence
+from hbroker.gateway.records.client_id_claims import Stamp
+from hbroker.gateway.records.gateways import GatewayRecord, GatewayRecords
 from hbroker.gateway.records.record_authentication import sign
-from hbroker.gateway.records.session_records import Record, Records
+from hbroker.gateway.records.session_records import SessionRecord, SessionRecords
 from tests.gateway.networks import SECOND
 
 KEY: Final = b"a secret of enough bytes"
@@ -18,13 +18,13 @@ class OneRecord:
     """The records of gateway `one`: one record of a session whose client is connected to gateway `two`."""
 
     def __init__(self, expiry_s: int = 100) -> None:
-        self.gateways = Gateways("one", 1)
-        self.records = Records(KEY, self.gateways, 0)
-        record = Record("a", "two", 2, expiry_s, stamp=Stamp(1, 2))
-        assert self.records.take(0, record.topic, sign(KEY, record.topic, record.body()))
+        self.gateways = GatewayRecords("one", 1)
+        self.records = SessionRecords(KEY, self.gateways, 0)
+        record = SessionRecord("a", "two", 2, expiry_s, stamp=Stamp(1, 2))
+        assert self.records.handle_payload(0, record.topic, sign(KEY, record.topic, record.body()))
 
     def hear(self, at_s: int, *, is_alive: bool) -> None:
-        self.gateways.take(Presence("two", 2, is_alive, stamp=Stamp(at_s, 2)), b"")
+        self.gateways.update(GatewayRecord("two", 2, is_alive, stamp=Stamp(at_s, 2)), b"")
         self.records.gateway_changed(at_s * SECOND, "two")
 
     def ends(self, at_s: Iterable[int]) -> list[int]:

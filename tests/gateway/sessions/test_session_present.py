@@ -17,7 +17,7 @@ import pytest
 from hbroker import _native
 from hbroker.gateway import native_api
 from hbroker.gateway.native_api import InFlight, SessionState
-from hbroker.gateway.sessions.stale_sessions import PATIENCE, forgotten
+from hbroker.gateway.sessions.stale_sessions import RESUBSCRIBE_TIMEOUT, forgotten
 from hbroker.protocol.results import Published
 from tests.gateway.networks import SECOND, Client, FakeGateway, WillMessage, two_gateways
 from tests.network.networks import Tree
@@ -199,7 +199,7 @@ def test_subscriptions_of_a_lost_session_that_are_not_repeated_end_after_a_while
     held = Counter(message for message in sent if message[0] == "office/lamp")
     network.tree.world.run_until(lambda: Counter(back.taken) == held)
     assert network.tree.root.engine.matching("yard/gate") == 1
-    network.tree.world.run(PATIENCE + 5 * SECOND)
+    network.tree.world.run(RESUBSCRIBE_TIMEOUT + 5 * SECOND)
     assert network.tree.root.engine.matching("yard/gate") == 0
     assert network.tree.nodes["home"].engine.matching("home/oven") == 0
     assert network.tree.nodes["office"].engine.matching("office/lamp") == 1

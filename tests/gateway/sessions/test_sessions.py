@@ -17,7 +17,7 @@ from hbroker.gateway.native_api import (
 )
 from hbroker.gateway.network_clients import network_session
 from hbroker.gateway.records.record_authentication import CLAIMS, sign
-from hbroker.gateway.records.session_records import Record, SessionSubscription
+from hbroker.gateway.records.session_records import SessionRecord, SessionSubscription
 from hbroker.gateway.records.wills import PendingWill
 from hbroker.sim.network import Faults
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
@@ -378,7 +378,7 @@ def test_the_record_of_a_session_is_read_back() -> None:
     will = WillMessage("t", b"\x00\xff", 2, True, 0, 9, "text", 1, "r", b"\xfe", (("a", "b"),))
     state = SessionState((InFlight(1, 1 << 63, 2, 2, True),), (3, 4), 5)
     options = SubscribeOptions(2, True, True, 2)
-    record = Record(
+    record = SessionRecord(
         "c",
         "g",
         1 << 63,
@@ -389,8 +389,8 @@ def test_the_record_of_a_session_is_read_back() -> None:
         state,
         PendingWill(will, 7),
     )
-    assert Record.parse(record.body()) == record
-    assert Record.parse({**record.body(), "subscriptions": [[1]]}) is None
+    assert SessionRecord.parse(record.body()) == record
+    assert SessionRecord.parse({**record.body(), "subscriptions": [[1]]}) is None
 
 
 class TestDeaths:

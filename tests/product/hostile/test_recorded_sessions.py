@@ -11,9 +11,9 @@ import pytest
 
 from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
-from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.client_id_claims import Stamp
 from hbroker.gateway.records.record_authentication import SESSIONS, client_hash, sign
-from hbroker.gateway.records.session_records import Ending
+from hbroker.gateway.records.session_records import SessionEnd
 from tests.gateway_native import wire
 from tests.product.network import PATIENCE
 from tests.product.node import started
@@ -88,7 +88,7 @@ def test_the_gateway_restores_a_record_that_another_client_overwrites(gate: Gate
     records = gate.written(client)
     true = records[-1]
     ending = sign(
-        b"another key", true.topic, Ending(client, Stamp(time.time_ns() // 1_000 + 1_000_000, 1)).body()
+        b"another key", true.topic, SessionEnd(client, Stamp(time.time_ns() // 1_000 + 1_000_000, 1)).body()
     )
     written = {"nothing": b"", "an ending under another key": ending, "an older record": records[0].payload}[
         kind

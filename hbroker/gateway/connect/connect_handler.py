@@ -15,7 +15,14 @@ from __future__ import annotations
 from typing import Final, cast
 
 from hbroker.gateway.access.acl_file import may_write
-from hbroker.gateway.access.password_checks import BUSY, Attempt, Bound, PasswordChecks, new_attempts, settle
+from hbroker.gateway.access.password_checks import (
+    BUSY,
+    Attempt,
+    Bound,
+    PasswordChecks,
+    new_attempts,
+    settle_tokens,
+)
 from hbroker.gateway.access.policy import (
     Admitted,
     Candidate,
@@ -26,15 +33,15 @@ from hbroker.gateway.access.policy import (
     Refusal,
     remembers_passwords,
 )
-from hbroker.gateway.connect.disconnect import DisconnectHandler
+from hbroker.gateway.connect.disconnect_handler import DisconnectHandler
 from hbroker.gateway.connections.connect_packet import admit
 from hbroker.gateway.connections.connection import Connection, Event, State
 from hbroker.gateway.connections.pending_connects import PendingConnects
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import Accept, AuthEvent, ConnectEvent, SessionState, next_block
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.records import claims, wills
-from hbroker.gateway.records.session_records import Record
+from hbroker.gateway.records import client_id_claims, wills
+from hbroker.gateway.records.session_records import SessionRecord
 from hbroker.gateway.sessions.claim_requests import ClaimRequests
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.stale_sessions import StaleSessions, forgotten
@@ -46,10 +53,10 @@ __all__ = ["MOST_OUTBOX_MESSAGES", "ConnectHandler"]
 MOST_OUTBOX_MESSAGES: Final = 100_000
 """Messages in the outbox that are not distributed. With this many, a CONNECT is refused as server busy."""
 
-_RESUME_PATIENCE: Final = 3 * SECOND
-_DISCARD_PATIENCE: Final = 3 * SECOND // 2
+_RESUME_TIMEOUT: Final = 3 * SECOND
+_DISCARD_TIMEOUT: Final = 3 * SECOND // 2
 """Longer than the gateway waits for a pool client that leaves."""
-_EXCHANGE_PATIENCE: Final = 10 * SECOND
+_AUTH_TIMEOUT: Final = 10 * SECOND
 """The longest time for an authentication by AUTH with all its steps, at CONNECT or again."""
 _SEED_BITS: Final = 64
 _WILL: Final = "will"
@@ -81,7 +88,7 @@ class ConnectHandler:
         self._disconnect_handler = disconnect_handler
         self._attempts = new_attempts(context.random.getrandbits(_SEED_BITS))
         self._native_refusals = 0
-        context.events.others = self._take_native_refusals
+        context.events.native_refusals = self._take_native_refusals
         self.policy_changed()
         self._checks = PasswordChecks(self._attempts)
         self._claim_requests = ClaimRequests(context, self._claimed)
@@ -98,7 +105,7 @@ class ConnectHandler:
         """Handles a CONNECT."""
         self._context.count("connects")
         connect_request = admit(
-            event, self._context.limits, self._context.connection_table.staying, self._context.random
+            event, self._context.limits, self._context.connection_table.unbroken, self._context.random
         )
         if self.is_stopping:
             connect_request = Refusal(Code.SERVER_UNAVAILABLE, "this gateway is ending")
@@ -115,7 +122,7 @@ class ConnectHandler:
         policy = self._context.policy
         answer = policy.admit(self._candidate(connection))
         if isinstance(answer, Admitted | Refusal):
-            self._judge(now, connection, answer)
+            self._apply_decision(now, connection, answer)
         else:
             self._check(now, connection, policy, answer)
 
@@ -155,7 +162,7 @@ class ConnectHandler:
             decision = Refusal(Code.NOT_AUTHORIZED, "the name or its password has changed")
         elif isinstance(decision, Refusal):
             self._context.count("refused_password")
-        self._judge(now, connection, decision)
+        self._apply_decision(now, connection, decision)
 
     def policy_changed(self) -> None:
         """Has the core refuse guesses beyond the bounds, if the policy remembers right passwords."""
@@ -181,7 +188,7 @@ class ConnectHandler:
         for connection in self._exchanges.due(now):
             self._give_up_exchange(now, connection)
         for connection in self._claims.due(now):
-            self._own(now, connection)
+            self._proceed_when_claimed(now, connection)
         for connection in self._resumptions.due(now):
             connection.awaited.clear()
             self.handle_ready(now, connection)
@@ -242,7 +249,7 @@ class ConnectHandler:
     def _check(self, now: int, connection: Connection, policy: Policy, check: Check) -> None:
         """Queues a password check, unless a bound on guesses refuses it."""
         source = self._attempts.source(connection.event.peer[0], connection.event.username)
-        turned = self._checks.enter(now, Attempt(connection.id, source, check, policy))
+        turned = self._checks.add(now, Attempt(connection.id, source, check, policy))
         if turned is None:
             return
         last, bound = turned
@@ -260,7 +267,7 @@ class ConnectHandler:
             case Challenge(data=reply):
                 self._context.native_api.auth(connection.id, Code.CONTINUE_AUTHENTICATION, method, reply)
             case Admitted() | Refusal():
-                self._judge(now, connection, answer)
+                self._apply_decision(now, connection, answer)
             case None:
                 self._disconnect_handler.refuse(now, connection, Code.BAD_AUTHENTICATION_METHOD)
 
@@ -282,7 +289,7 @@ class ConnectHandler:
                 connection.attempt = None
                 self._context.count(_COUNTED[Bound(text)])
                 return Refusal(Code.CONNECTION_RATE_EXCEEDED, text)
-            self._exchanges.set(connection, now + _EXCHANGE_PATIENCE)
+            self._exchanges.set(connection, now + _AUTH_TIMEOUT)
         step, connection.step = connection.step, connection.step + 1
         answer = self._context.policy.exchange(self._candidate(connection), method, data, step)
         if not isinstance(answer, Challenge):
@@ -293,10 +300,10 @@ class ConnectHandler:
         """Settles the attempt of an exchange. `decision`: None: the exchange ended without one."""
         self._exchanges.cancel(connection)
         if connection.attempt is not None:
-            settle(self._attempts, now, connection.attempt, decision)
+            settle_tokens(self._attempts, now, connection.attempt, decision)
         connection.attempt, connection.step = None, 0
 
-    def _judge(self, now: int, connection: Connection, decision: Decision) -> None:
+    def _apply_decision(self, now: int, connection: Connection, decision: Decision) -> None:
         if isinstance(decision, Refusal):
             self._disconnect_handler.refuse(now, connection, decision.code, decision.text)
             return
@@ -322,15 +329,15 @@ class ConnectHandler:
         connection.state_machine.handle(Event.ADMIT)
         connection.stamp, connection.claimed_at = self._context.clock.stamp(now), now
         former = self._context.connection_table.of_client(connection.client_id)
-        self._context.connection_table.name(connection)
-        self._claims.set(connection, now + claims.PATIENCE)
+        self._context.connection_table.assign(connection)
+        self._claims.set(connection, now + client_id_claims.CLAIM_TIMEOUT)
         if former is not None:
             self._replace(now, former, connection)
         self._claim_requests.claim(connection)
 
     def _claimed(self, now: int, connection: Connection) -> None:
         connection.is_claimed = True
-        self._own(now, connection)
+        self._proceed_when_claimed(now, connection)
 
     def _replace(self, now: int, former: Connection, connection: Connection) -> None:
         """Ends the client's former connection at this gateway first."""
@@ -339,23 +346,23 @@ class ConnectHandler:
 
         def ended(now: int, is_distributed: bool) -> None:
             connection.awaits_former = False
-            self._own(now, connection)
+            self._proceed_when_claimed(now, connection)
 
         starts_clean = connection.event.clean_start
         self._disconnect_handler.disconnect(
             now, former, Code.SESSION_TAKEN_OVER, _ELSEWHERE, ends_session=starts_clean, done=ended
         )
 
-    def _own(self, now: int, connection: Connection) -> None:
+    def _proceed_when_claimed(self, now: int, connection: Connection) -> None:
         """Goes on if no other gateway has the client, as far as known, and nothing of it is left here."""
         if connection.state is not State.CLAIMING:
             self._claims.cancel(connection)
             return
-        if now < connection.claimed_at + claims.PATIENCE:
+        if now < connection.claimed_at + client_id_claims.CLAIM_TIMEOUT:
             if not connection.is_claimed or connection.awaits_former:
                 return
-            if self._context.network_clients.when_gone(
-                connection.client_id, lambda now: self._own(now, connection)
+            if self._context.network_clients.when_closed(
+                connection.client_id, lambda now: self._proceed_when_claimed(now, connection)
             ):
                 return
         self._claims.cancel(connection)
@@ -376,29 +383,29 @@ class ConnectHandler:
             self._begin(now, connection, record)
         self._register(now, connection)
         if connection.awaited:
-            self._resumptions.set(connection, now + _RESUME_PATIENCE)
+            self._resumptions.set(connection, now + _RESUME_TIMEOUT)
         self.handle_ready(now, connection)
 
     # The session
 
-    def _resume(self, now: int, connection: Connection, record: Record) -> None:
+    def _resume(self, now: int, connection: Connection, record: SessionRecord) -> None:
         connection.was_present, connection.has_record = not record.is_forgotten, True
-        connection.leftover = record.leftover
-        self._stale_sessions.keep(now, connection)
-        connection.is_held = connection.expiry_s > 0 or record.has_member
-        state, is_known = record.state, record.away_since_us is not None
+        connection.stale_subscriptions = record.stale_subscriptions
+        self._stale_sessions.await_resubscribe(now, connection)
+        connection.is_persistent = connection.expiry_s > 0 or record.has_pool_client
+        state, is_known = record.state, record.offline_since_us is not None
         if not is_known:  # Its gateway died, and what was in flight is not known.
             state = SessionState(block=next_block(state.block))
         connection.block = state.block
         connection.session = self._context.native_api.open_session(state)
-        if record.has_member:
-            self._open_member(now, connection, clean_start=False)
+        if record.has_pool_client:
+            self._open_pool_client(now, connection, clean_start=False)
         self._mqtt_subscriptions.restore(now, connection, record.subscriptions)
         if not connection.expiry_s:
             connection.has_record = False
-            self._session_store.ended(now, connection.client_id)
+            self._session_store.save_ended(now, connection.client_id)
         elif is_known:
-            self._session_store.changed(now, connection, None)
+            self._session_store.save_changed(now, connection, None)
         else:
             self._await_record(now, connection)
 
@@ -410,12 +417,12 @@ class ConnectHandler:
         """
         assert connection.session is not None, "it was opened"
         state = cast(SessionState, self._context.native_api.export_session(connection.session))
-        kept = {known.filter: known for known in connection.leftover}
-        for filter, listening in connection.subscriptions.items():
+        kept = {known.filter: known for known in connection.stale_subscriptions}
+        for filter, subscription in connection.subscriptions.items():
             if connection.holds(filter):
-                kept[filter] = listening.kept()
-        connection.leftover = tuple(kept.values()) if connection.expiry_s else ()
-        self._stale_sessions.keep(now, connection)
+                kept[filter] = subscription.to_record()
+        connection.stale_subscriptions = tuple(kept.values()) if connection.expiry_s else ()
+        self._stale_sessions.await_resubscribe(now, connection)
         self._mqtt_subscriptions.release(now, connection)
         connection.forget_subscriptions()
         connection.awaited.clear()
@@ -424,15 +431,15 @@ class ConnectHandler:
         connection.block = state.block
         connection.session = self._context.native_api.open_session(state)
         self._context.count("sessions_forgotten")
-        self._resumptions.set(connection, now + _DISCARD_PATIENCE)
+        self._resumptions.set(connection, now + _DISCARD_TIMEOUT)
         if connection.expiry_s:
             self._await_record(now, connection)
         self._await_disconnect(now, connection)
 
     def _await_disconnect(self, now: int, connection: Connection) -> None:
         """Lets the session's pool client leave: what it had not acknowledged goes back to its owners."""
-        member, connection.member = connection.member, None
-        assert member is not None, "only what a member of its own has can be forgotten"
+        pool_client, connection.pool_client = connection.pool_client, None
+        assert pool_client is not None, "only what a member of its own has can be forgotten"
         connection.awaited.add(_MEMBER)
 
         def gone(now: int) -> None:
@@ -441,8 +448,8 @@ class ConnectHandler:
                 self._register(now, connection)
             self.handle_ready(now, connection)
 
-        self._context.network_clients.when_gone(connection.client_id, gone)
-        self._context.network_clients.leave(now, member, end_session=False)
+        self._context.network_clients.when_closed(connection.client_id, gone)
+        self._context.network_clients.leave(now, pool_client, end_session=False)
 
     def _await_record(self, now: int, connection: Connection) -> None:
         """Waits until all gateways know which block of packet ids is used from now on."""
@@ -452,43 +459,45 @@ class ConnectHandler:
             connection.awaited.discard(_RECORD)
             self.handle_ready(now, connection)
 
-        self._session_store.changed(now, connection, written)
+        self._session_store.save_changed(now, connection, written)
 
-    def _begin(self, now: int, connection: Connection, record: Record | None) -> None:
+    def _begin(self, now: int, connection: Connection, record: SessionRecord | None) -> None:
         """Begins a new session, and ends what an earlier session left at its owners."""
-        connection.is_held = connection.expiry_s > 0
+        connection.is_persistent = connection.expiry_s > 0
         connection.session = self._context.native_api.open_session(SessionState())
         if record is None:
             return
         if connection.expiry_s:
             connection.has_record = True
-            self._session_store.changed(now, connection, None)
+            self._session_store.save_changed(now, connection, None)
         else:
-            self._session_store.ended(now, connection.client_id)
-        if record.has_member:
-            self._open_member(now, connection, clean_start=True)
-            self._mqtt_subscriptions.sweep(now, connection, record.subscriptions + record.leftover)
+            self._session_store.save_ended(now, connection.client_id)
+        if record.has_pool_client:
+            self._open_pool_client(now, connection, clean_start=True)
+            self._mqtt_subscriptions.sweep(now, connection, record.subscriptions + record.stale_subscriptions)
 
     def _register(self, now: int, connection: Connection) -> None:
         """Registers the will with its topic's owner, in case this gateway dies."""
         connection.will = connection.event.will
-        will = None if connection.will is None else wills.registered(connection.will)
+        will = None if connection.will is None else wills.registered_will(connection.will)
         if will is None:
             return
-        if connection.member is None:
-            self._open_member(now, connection, clean_start=connection.starts_clean)
-        assert connection.member is not None, "it was just opened"
+        if connection.pool_client is None:
+            self._open_pool_client(now, connection, clean_start=connection.starts_clean)
+        assert connection.pool_client is not None, "it was just opened"
         connection.awaited.add(_WILL)
-        self._context.network_clients.control(connection.member).set_will(now, will, timeout=_RESUME_PATIENCE)
-        self._context.network_clients.touch(connection.member)
+        self._context.network_clients.control(connection.pool_client).set_will(
+            now, will, timeout=_RESUME_TIMEOUT
+        )
+        self._context.network_clients.reschedule(connection.pool_client)
 
-    def _open_member(self, now: int, connection: Connection, *, clean_start: bool) -> None:
-        connection.member = self._context.network_clients.open(
+    def _open_pool_client(self, now: int, connection: Connection, *, clean_start: bool) -> None:
+        connection.pool_client = self._context.network_clients.open(
             now,
             connection.client_id,
             connection.expiry_s,
             clean_start=clean_start,
-            is_kept=connection.is_held,
+            is_kept=connection.is_persistent,
         )
 
     # CONNACK

@@ -19,9 +19,18 @@ from typing import Any, Final, NamedTuple
 from hbroker.gateway.records.record_authentication import within
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["MOST_TOGETHER", "NEVER", "PATIENCE", "Claim", "Clock", "Stamp", "body_of", "parse"]
+__all__ = [
+    "CLAIM_TIMEOUT",
+    "MOST_TOGETHER",
+    "NEVER",
+    "ClientIdClaim",
+    "Stamp",
+    "StampClock",
+    "body_of",
+    "parse",
+]
 
-PATIENCE: Final = 3 * SECOND
+CLAIM_TIMEOUT: Final = 3 * SECOND
 """How long a connection waits for its claim. After that the owner of `$gateway` is unreachable, and the
 client is connected all the same. The claim is published again until it is distributed; then the connection
 with the lower stamp ends."""
@@ -55,7 +64,7 @@ NEVER: Final = Stamp(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClientIdClaim:
     """The claim of one client. `ends_session`: the client starts clean."""
 
     client: str
@@ -63,7 +72,7 @@ class Claim:
     ends_session: bool
 
 
-def body_of(gateway: str, claims: Sequence[Claim]) -> dict[str, Any]:
+def body_of(gateway: str, claims: Sequence[ClientIdClaim]) -> dict[str, Any]:
     """The JSON form of claims of one run of a gateway, in the order of their stamps."""
     since_us, run = claims[0].stamp
     return {
@@ -74,7 +83,7 @@ def body_of(gateway: str, claims: Sequence[Claim]) -> dict[str, Any]:
     }
 
 
-def parse(body: dict[str, Any]) -> list[Claim] | None:
+def parse(body: dict[str, Any]) -> list[ClientIdClaim] | None:
     """The inverse of `body_of`; None: the body is something else."""
     match body:
         case {"run": int(run), "since": int(since_us), "claims": [*entries]} if len(entries) <= MOST_TOGETHER:
@@ -83,14 +92,14 @@ def parse(body: dict[str, Any]) -> list[Claim] | None:
     return None
 
 
-def _claim(entry: object, since_us: int, run: int) -> Claim | None:
+def _claim(entry: object, since_us: int, run: int) -> ClientIdClaim | None:
     match entry:
         case [str(client), int(after_us), bool(clean)]:
-            return Claim(client, Stamp(since_us + after_us, run), clean)
+            return ClientIdClaim(client, Stamp(since_us + after_us, run), clean)
     return None
 
 
-class Clock:
+class StampClock:
     """Makes the stamps of one run of a gateway. `unix_offset_us`: the wall clock less the clock of `now`."""
 
     def __init__(self, run: int, unix_offset_us: int) -> None:
@@ -103,7 +112,7 @@ class Clock:
         self._highest = max(now + self._unix_offset_us, self._highest + 1)
         return Stamp(self._highest, self.run)
 
-    def saw(self, now: int, stamp: Stamp) -> None:
+    def observe(self, now: int, stamp: Stamp) -> None:
         """Notes another gateway's stamp."""
         if stamp.time_us <= now + self._unix_offset_us + _MOST_AHEAD:
             self._highest = max(self._highest, stamp.time_us)

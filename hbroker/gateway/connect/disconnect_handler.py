@@ -16,7 +16,7 @@ from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SessionState, next_block
 from hbroker.gateway.outbox import Done, OutboxMessage, WaitGroup
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.records.session_records import Record
+from hbroker.gateway.records.session_records import SessionRecord
 from hbroker.gateway.records.wills import PendingWill, after_close
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
@@ -103,7 +103,7 @@ class DisconnectHandler:
             self._context.access.release(connection.acl)
         wait_group = WaitGroup(connection.on_end)
         if connection.session is not None:
-            self._note_end(connection, wait_group)
+            self._await_earlier_end(connection, wait_group)
             self._change_expiry(now, connection, expiry_s)
             connection.ends_session |= connection.expiry_s == 0
             kept = self._export(connection, connection.session)
@@ -119,9 +119,9 @@ class DisconnectHandler:
         """
         waiting = self._ending.get(client)
         if waiting is not None:
-            waiting.append(wait_group.one_more())
+            waiting.append(wait_group.add())
 
-    def _note_end(self, connection: Connection, wait_group: WaitGroup) -> None:
+    def _await_earlier_end(self, connection: Connection, wait_group: WaitGroup) -> None:
         """The end of a connection is complete only when that of its client's earlier connection is."""
         client, waiting = connection.client_id, connection.on_end
         self.await_end(client, wait_group)
@@ -137,7 +137,7 @@ class DisconnectHandler:
         """Takes the session out of the core. If the core lost it with a thread, what is in flight is not
         known."""
         try:
-            is_over = connection.ends_session and not connection.is_lost
+            is_over = connection.ends_session and not connection.is_taken_over
             return cast(SessionState, self._context.native_api.export_session(session, is_over=is_over))
         except NativeError:
             self._context.count("sessions_lost")
@@ -153,9 +153,9 @@ class DisconnectHandler:
         *,
         was_open: bool,
     ) -> None:
-        if connection.is_lost:
-            if connection.member is not None:
-                self._context.network_clients.drop(now, connection.member)
+        if connection.is_taken_over:
+            if connection.pool_client is not None:
+                self._context.network_clients.close_now(now, connection.pool_client)
             return
         now_us = self._context.clock.unix_us(now)
         pending = after_close(
@@ -168,15 +168,15 @@ class DisconnectHandler:
         is_due = pending is not None and pending.due_us <= now_us
         if not connection.ends_session:
             later = None if is_due else pending
-            self._session_store.went(now, connection, kept, later, wait_group.one_more())
+            self._session_store.save_disconnected(now, connection, kept, later, wait_group.add())
         elif connection.has_record:
-            self._session_store.ended(now, connection.client_id, wait_group.one_more())
+            self._session_store.save_ended(now, connection.client_id, wait_group.add())
         if pending is None or not is_due:
-            self._leave(now, connection, wait_group.one_more())
+            self._leave(now, connection, wait_group.add())
         elif pending.message.qos == 0 and self._owner_has_will(connection):
-            self._leave(now, connection, wait_group.one_more(), with_will=True)
+            self._leave(now, connection, wait_group.add(), with_will=True)
         else:
-            self._publish(now, pending, connection, wait_group.one_more())
+            self._publish(now, pending, connection, wait_group.add())
 
     def _owner_has_will(self, connection: Connection) -> bool:
         """Whether the owner of the will's topic has the will.
@@ -184,11 +184,11 @@ class DisconnectHandler:
         If so, the owner publishes a will of QoS 0: the gateway's message could be lost on its way, or at a
         former owner.
         """
-        member, network_clients = connection.member, self._context.network_clients
+        pool_client, network_clients = connection.pool_client, self._context.network_clients
         return (
-            member is not None
-            and network_clients.has(member)
-            and network_clients.control(member).is_will_kept
+            pool_client is not None
+            and network_clients.has(pool_client)
+            and network_clients.control(pool_client).is_will_kept
         )
 
     def _publish(self, now: int, pending: PendingWill, connection: Connection, finish: Done) -> None:
@@ -201,21 +201,21 @@ class DisconnectHandler:
 
     def _leave(self, now: int, connection: Connection, finish: Done, *, with_will: bool = False) -> None:
         """Lets the session's own pool client leave its owners, if there is one."""
-        member, network_clients = connection.member, self._context.network_clients
-        if member is None or not network_clients.has(member):
+        pool_client, network_clients = connection.pool_client, self._context.network_clients
+        if pool_client is None or not network_clients.has(pool_client):
             finish(now, True)
             return
-        network_clients.when_gone(connection.client_id, lambda now: finish(now, True))
-        network_clients.leave(now, member, end_session=connection.ends_session, with_will=with_will)
+        network_clients.when_closed(connection.client_id, lambda now: finish(now, True))
+        network_clients.leave(now, pool_client, end_session=connection.ends_session, with_will=with_will)
 
     def _change_expiry(self, now: int, connection: Connection, expiry_s: int | None) -> None:
         """MQTT 5 §3.14.2.2.2: DISCONNECT changes the expiry, but an expiry of 0 stays 0."""
         if expiry_s is None or not connection.expiry_s:
             return
         connection.expiry_s = min(expiry_s, self._context.limits.session_expiry)
-        if connection.expiry_s and connection.member is not None:
-            self._context.network_clients.control(connection.member).set_expiry(now, connection.expiry_s)
-            self._context.network_clients.touch(connection.member)
+        if connection.expiry_s and connection.pool_client is not None:
+            self._context.network_clients.control(connection.pool_client).set_expiry(now, connection.expiry_s)
+            self._context.network_clients.reschedule(connection.pool_client)
 
     def _reference(self, code: Code) -> str | None:
         at_the_end = code in (Code.SERVER_SHUTTING_DOWN, Code.USE_ANOTHER_SERVER, Code.SERVER_UNAVAILABLE)
@@ -223,7 +223,9 @@ class DisconnectHandler:
 
     # Sessions without a connection
 
-    def claimed(self, now: int, record: Record, *, ends_session: bool, done: Done | None = None) -> None:
+    def claimed(
+        self, now: int, record: SessionRecord, *, ends_session: bool, done: Done | None = None
+    ) -> None:
         """Handles a claim of a client whose session is offline.
 
         Its will is withdrawn; if the session ends, or the will is due, it is published. The will is not
@@ -231,7 +233,7 @@ class DisconnectHandler:
         """
         records = self._context.records
         is_due = record.will is not None and (ends_session or records.is_will_due(now, record))
-        if is_due and records.is_mine(record):
+        if is_due and records.is_responsible_for(record):
             self._publish_delayed(now, record, done)
         elif done is not None:
             done(now, True)
@@ -244,15 +246,15 @@ class DisconnectHandler:
             if records.has_ended(now, record):
                 if record.will is not None:
                     self._context.outbox.enqueue(now, OutboxMessage(record.will.message))
-                self._session_store.ended(now, record.client)
+                self._session_store.save_ended(now, record.client)
                 self._context.count("sessions_expired")
             elif records.is_will_due(now, record):
                 self._publish_delayed(now, record, None)
 
-    def _publish_delayed(self, now: int, record: Record, done: Done | None) -> None:
+    def _publish_delayed(self, now: int, record: SessionRecord, done: Done | None) -> None:
         """Publishes the will of a session that goes on, and removes it from the record."""
         assert record.will is not None, "it is due"
         self._context.outbox.enqueue(now, OutboxMessage(record.will.message))
         settings, clock = self._context.settings, self._context.clock
         own = replace(record, will=None, gateway=settings.name, run=clock.run)
-        self._session_store.write(now, own, is_here=False, done=done)
+        self._session_store.write(now, own, is_connected_here=False, done=done)
