@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from hbroker.protocol.packets import Reason
     from hbroker.protocol.results import Hop, Resolution
-    from hbroker.runtime.client.client import Client, Connecting, connect
+    from hbroker.runtime.client.async_client import Client, Connecting, connect
     from hbroker.runtime.client.client_pool import ClientPool, PoolClient, client_pool
     from hbroker.runtime.client.identity import Will
     from hbroker.runtime.client.publication import Receipt
@@ -80,8 +80,8 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "Client": "hbroker.runtime.client.client",
-    "Connecting": "hbroker.runtime.client.client",
+    "Client": "hbroker.runtime.client.async_client",
+    "Connecting": "hbroker.runtime.client.async_client",
     "ClientPool": "hbroker.runtime.client.client_pool",
     "Hop": "hbroker.protocol.results",
     "PoolClient": "hbroker.runtime.client.client_pool",
@@ -91,7 +91,7 @@ _MODULES: Final = {
     "Resolution": "hbroker.protocol.results",
     "Subscription": "hbroker.runtime.client.subscription",
     "Will": "hbroker.runtime.client.identity",
-    "connect": "hbroker.runtime.client.client",
+    "connect": "hbroker.runtime.client.async_client",
     "filter_is_valid": "hbroker._native",
     "client_pool": "hbroker.runtime.client.client_pool",
     "topic_is_valid": "hbroker._native",

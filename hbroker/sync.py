@@ -44,7 +44,7 @@ from hbroker.runtime.client.dispatcher import (
 )
 from hbroker.runtime.client.identity import Identity, Profile
 from hbroker.runtime.client.publication import Batch, Messages, Receipt, parts
-from hbroker.runtime.control_loop import HOLD_S, ControlLoop, clock
+from hbroker.runtime.control_loop import UNWATCHED_POLL_S, ControlLoop, clock
 
 if TYPE_CHECKING:
     from hbroker._native import Message
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Subscription", "connect"]
 
 TIMEOUT: Final = 10.0
-_ROOM_POLL: Final = (0.001, 0.02)
+_BACKPRESSURE_POLL: Final = (0.001, 0.02)
 _GRACE: Final = 1.0
 """Seconds that a caller waits longer than the protocol, so that the protocol's own error, with its reason,
 arrives first."""
@@ -118,15 +118,15 @@ class Client:
         qos = properties.get("qos", 0)
         limit = self._timeout if timeout is None else timeout
         deadline = clock() + microseconds(limit)
-        waiting = _Waiting(self._condition)
+        pending = _PendingRequest(self._condition)
         with self._condition:
-            sequence = self._publish(topic, payload, properties, waiting, deadline, limit)
+            sequence = self._publish(topic, payload, properties, pending, deadline, limit)
             if not qos:
                 return Receipt(topic, sequence, 0, None)
-            if not waiting.wait(max(0, deadline - clock()) / 1e6):
+            if not pending.wait(max(0, deadline - clock()) / 1e6):
                 self._dispatcher.abandon(sequence)
                 raise failure.publication_timeout(topic, limit)
-        value = waiting.result()
+        value = pending.result()
         assert isinstance(value, Published)
         error = failure.of_publication(value)
         if error is not None:
@@ -153,7 +153,7 @@ class Client:
                     raise failure.publication_timeout(topic, limit)
         finally:
             with self._condition:
-                self._dispatcher.abandon(*batch.waiting)
+                self._dispatcher.abandon(*batch.pending)
         if batch.error is not None:
             raise batch.error
 
@@ -246,26 +246,26 @@ class Client:
         os.close(self._wake_writer)
 
     def _ask(self, ask: Callable[[Callback], object], timeout: float) -> Result:
-        waiting = _Waiting(self._condition)
+        pending = _PendingRequest(self._condition)
         with self._condition:
-            ask(waiting.set)
+            ask(pending.set)
             self._wake()
-            waiting.wait(timeout + _GRACE)
-        return waiting.result()
+            pending.wait(timeout + _GRACE)
+        return pending.result()
 
     def _publish(
         self,
         topic: str,
         payload: bytes | str,
         properties: Properties,
-        waiting: _Waiting,
+        pending: _PendingRequest,
         deadline: int,
         limit: float,
     ) -> int:
-        pause, longest = _ROOM_POLL
+        pause, longest = _BACKPRESSURE_POLL
         while True:
             try:
-                return self._dispatcher.publish(topic, payload, properties, waiting.set)
+                return self._dispatcher.publish(topic, payload, properties, pending.set)
             except Backpressure:
                 if clock() >= deadline:
                     raise failure.publication_timeout(topic, limit) from None
@@ -275,7 +275,7 @@ class Client:
     def _publish_part(
         self, part: list[tuple[str, bytes]], properties: Properties, batch: Batch, deadline: int, limit: float
     ) -> None:
-        pause, longest = _ROOM_POLL
+        pause, longest = _BACKPRESSURE_POLL
         while part and batch.error is None:
             try:
                 sequences = self._dispatcher.publish_many(part, properties, batch.set)
@@ -286,12 +286,15 @@ class Client:
                 pause = min(2 * pause, longest)
                 continue
             if properties.get("qos", 0):
-                batch.waiting.update(sequences)
+                batch.pending.update(sequences)
             del part[: len(sequences)]
 
     def _run(self) -> None:
         control_loop = ControlLoop(
-            self._dispatcher.endpoint, self._dispatcher.control, self._dispatcher.turn, self._dispatcher.fail
+            self._dispatcher.endpoint,
+            self._dispatcher.control,
+            self._dispatcher.dispatch,
+            self._dispatcher.fail,
         )
         watched = select.poll()
         watched.register(self._wake_reader, select.POLLIN)
@@ -299,7 +302,7 @@ class Client:
         while self._is_running:
             with self._condition:
                 now = clock()
-                has_more = control_loop.take(now)
+                has_more = control_loop.run_iteration(now)
                 pause = control_loop.pause_s(now)
                 is_blocked = self._dispatcher.is_blocked
                 self._condition.notify_all()
@@ -311,7 +314,7 @@ class Client:
                 is_watching = not is_blocked
                 watched.register(self._dispatcher.endpoint.fileno(), select.POLLIN if is_watching else 0)
             if is_blocked:
-                pause = HOLD_S if pause is None else min(pause, HOLD_S)
+                pause = UNWATCHED_POLL_S if pause is None else min(pause, UNWATCHED_POLL_S)
             ready = watched.poll(0 if has_more else None if pause is None else pause * 1000)
             if any(descriptor == self._wake_reader for descriptor, _ in ready):
                 os.read(self._wake_reader, 4096)
@@ -357,7 +360,7 @@ class Subscription:
         deadline = None if timeout is None else clock() + microseconds(timeout)
         with self._condition:
             while True:
-                message = self._inbox.take()
+                message = self._inbox.pop()
                 if message is not None or self._inbox.is_closed:
                     return message
                 pause = None if deadline is None else (deadline - clock()) / 1e6
@@ -370,13 +373,13 @@ class Subscription:
         dispatcher = self._client._dispatcher
         with self._condition:
             ids, self._ids = self._ids, []
-            if not (ending := dispatcher.let_go(self._inbox, ids, keep=keep)):
+            if not (ending := dispatcher.close_inbox(self._inbox, ids, keep=keep)):
                 return
-            waiting = [_Waiting(self._condition) for _ in ending]
-            for subscription, ended in zip(ending, waiting, strict=True):
+            pending = [_PendingRequest(self._condition) for _ in ending]
+            for subscription, ended in zip(ending, pending, strict=True):
                 dispatcher.unsubscribe(subscription, ended.set)
             self._client._wake()
-            for ended in waiting:
+            for ended in pending:
                 ended.wait(self._client._timeout)
 
     @property
@@ -389,17 +392,17 @@ class Subscription:
         owners: set[str] = set()
         try:
             with self._condition:
-                waiting = [_Waiting(self._condition) for _ in self.filters]
-                for filter, complete in zip(self.filters, waiting, strict=True):
+                pending = [_PendingRequest(self._condition) for _ in self.filters]
+                for filter, complete in zip(self.filters, pending, strict=True):
                     timeout_us = microseconds(timeout)
                     self._ids.append(
                         dispatcher.subscribe(filter, self._options, self._inbox, timeout_us, complete.set)
                     )
                 self._client._wake()
-                for complete in waiting:
+                for complete in pending:
                     complete.wait(timeout + _GRACE)
             self.resumed = True
-            for complete in waiting:
+            for complete in pending:
                 match complete.result():
                     case Subscribed(owners=some, resumed=resumed):
                         owners.update(some)
@@ -413,7 +416,7 @@ class Subscription:
         self.owners = tuple(sorted(owners))
 
 
-class _Waiting:
+class _PendingRequest:
     """One outcome, for which a caller waits on the client's condition."""
 
     def __init__(self, condition: threading.Condition) -> None:

@@ -17,7 +17,7 @@ from hbroker.config import AccessSettings, GatewayLimits, LeasePolicy, Limits
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.subtree import depth
 from hbroker.topology.document import MAX_BYTES
-from hbroker.topology.model import holds
+from hbroker.topology.model import contains
 
 PROJECT = Path(__file__).parent.parent
 BROKEN = sorted((PROJECT / "tests" / "topologies").glob("*.yaml"))
@@ -199,10 +199,10 @@ def test_new_ports_are_set_in_all_nodes() -> None:
 
 
 def test_a_subtree_holds_only_whole_levels() -> None:
-    assert holds("home/kitchen", "home/kitchen/oven")
-    assert holds("", "home")
-    assert not holds("home/kitchen", "home/kitchenette")
-    assert not holds("home/kitchen", "home/kitchen")
+    assert contains("home/kitchen", "home/kitchen/oven")
+    assert contains("", "home")
+    assert not contains("home/kitchen", "home/kitchenette")
+    assert not contains("home/kitchen", "home/kitchen")
 
 
 def test_an_error_has_its_place_and_a_remedy() -> None:

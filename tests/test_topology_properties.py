@@ -17,7 +17,7 @@ from hbroker import topology
 from hbroker.config import LeasePolicy, Limits, NodeSettings, TelemetrySettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.topology import Plan, Topology
-from hbroker.topology.model import holds, with_root
+from hbroker.topology.model import contains, with_root
 from hbroker.topology.sections import (
     AUTH_KEYS,
     LIMIT_KEYS,
@@ -107,9 +107,9 @@ def test_a_parent_is_the_nearest_node_that_holds_its_children(network: Topology)
     for node in network.nodes[1:]:
         parent = network.parent(node)
         assert parent is not None
-        assert holds(parent.subtree, node.subtree)
+        assert contains(parent.subtree, node.subtree)
         assert not any(
-            holds(parent.subtree, between.subtree) and holds(between.subtree, node.subtree)
+            contains(parent.subtree, between.subtree) and contains(between.subtree, node.subtree)
             for between in network.nodes
         )
 

@@ -35,10 +35,10 @@ class EventQueue:
     """Events that were not polled yet."""
 
     def __init__(self) -> None:
-        self._waiting: deque[GatewayEvent] = deque(maxlen=_MOST)
+        self._queue: deque[GatewayEvent] = deque(maxlen=_MOST)
         self._second = 0
         self._reported = 0
-        self._more = 0
+        self._unreported = 0
         self.native_refusals: Callable[[], int] = int
         """The number of CONNECTs that the native core refused by itself since the last call."""
 
@@ -61,21 +61,21 @@ class EventQueue:
         if now // SECOND != self._second:
             self._second, self._reported = now // SECOND, 0
         if self._reported >= MOST_REFUSALS:
-            self._more += 1
+            self._unreported += 1
             return
         self._reported += 1
-        more, self._more = self._more + self.native_refusals(), 0
+        more, self._unreported = self._unreported + self.native_refusals(), 0
         fields = {"version": event.version, "reason": _hex(reason), "text": text, "more": more or None}
         self._add(REFUSED, event, event.client_id, fields)
 
     def poll(self) -> GatewayEvent | None:
         """The next event; None: there is none."""
-        return self._waiting.popleft() if self._waiting else None
+        return self._queue.popleft() if self._queue else None
 
     def _add(self, name: str, event: ConnectEvent, client: str, fields: Mapping[str, object]) -> None:
         short = client if len(client) <= _LONGEST_NAME else client[:_LONGEST_NAME] + "…"
         known = {"client": short, "address": format_address(event.peer), **fields}
-        self._waiting.append(
+        self._queue.append(
             GatewayEvent(name, {key: value for key, value in known.items() if value is not None})
         )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hbroker._native import Endpoint
     from hbroker.protocol.core import Event
 
-__all__ = ["EVENTS", "HOLD_S", "Control", "ControlLoop", "clock"]
+__all__ = ["EVENTS", "UNWATCHED_POLL_S", "Control", "ControlLoop", "clock"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +27,7 @@ logger = logging.getLogger("hbroker.driver")
 EVENTS: Final = 16
 """Events that one iteration takes. A later event waits for these, even if its sender has sent little
 (§3.3)."""
-HOLD_S: Final = 0.01
+UNWATCHED_POLL_S: Final = 0.01
 """Seconds between two iterations while the descriptor is not watched."""
 _SHORTEST: Final = 1_000
 """The shortest pause, in microseconds, so that a deadline that stays in the past causes no busy loop."""
@@ -72,7 +72,7 @@ class ControlLoop:
         self._on_iteration = on_iteration
         self._on_error = on_error
 
-    def take(self, now: int) -> bool:
+    def run_iteration(self, now: int) -> bool:
         """Runs one iteration. Returns whether another should follow at once."""
         events = self._endpoint.poll_events(EVENTS)
         if len(events) > 1:

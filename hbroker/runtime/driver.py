@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hbroker.runtime.control_loop import HOLD_S, ControlLoop, clock
+from hbroker.runtime.control_loop import UNWATCHED_POLL_S, ControlLoop, clock
 
 __all__ = ["Driver"]
 
@@ -34,13 +34,14 @@ class Driver(ControlLoop):
         if self._loop is not None and self._next is None:
             self._next = self._loop.call_soon(self._iterate)
 
-    def watch(self, wanted: bool) -> None:
+    def watch(self, is_watching: bool) -> None:
         """Whether to watch the endpoint's descriptor. A caller that leaves messages unread on purpose turns
-        this off, because the descriptor stays readable. Events are then taken every `HOLD_S` seconds."""
-        if self._loop is None or wanted == self._is_watching:
+        this off, because the descriptor stays readable. Events are then taken every `UNWATCHED_POLL_S`
+        seconds."""
+        if self._loop is None or is_watching == self._is_watching:
             return
-        self._is_watching = wanted
-        if wanted:
+        self._is_watching = is_watching
+        if is_watching:
             self._loop.add_reader(self._endpoint.fileno(), self._iterate)
         else:
             self._loop.remove_reader(self._endpoint.fileno())
@@ -60,7 +61,7 @@ class Driver(ControlLoop):
             self._next.cancel()
             self._next = None
         now = clock()
-        if self.take(now):
+        if self.run_iteration(now):
             self.wake()
         if self._loop is None:  # `on_iteration` has stopped the driver.
             return
@@ -68,5 +69,5 @@ class Driver(ControlLoop):
             self._timer.cancel()
         pause = self.pause_s(now)
         if not self._is_watching:
-            pause = HOLD_S if pause is None else min(pause, HOLD_S)
+            pause = UNWATCHED_POLL_S if pause is None else min(pause, UNWATCHED_POLL_S)
         self._timer = None if pause is None else self._loop.call_later(pause, self._iterate)

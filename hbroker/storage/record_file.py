@@ -43,12 +43,12 @@ class Damage:
     path: Path
     offset: int
     length: int
-    what: str
+    problem: str
     kept: Path | None
 
     def __str__(self) -> str:
         kept = "" if self.kept is None else f"; it is kept as {self.kept}"
-        return f"{self.path}: {self.what} at byte {self.offset} ({self.length} bytes){kept}"
+        return f"{self.path}: {self.problem} at byte {self.offset} ({self.length} bytes){kept}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,10 @@ class RecordFile:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            return self._mend([(0, 0)], {}, "it cannot be read")
+            return self._repair([(0, 0)], {}, "it cannot be read")
         header = header_from(data)
         if header is None or header.kind != self._kind:
-            return self._mend([(0, len(data))], {}, "this is no such file, or its header is damaged")
+            return self._repair([(0, len(data))], {}, "this is no such file, or its header is damaged")
         self.header = header
         found = read_records(data, header.id)
         synced = at_least(header.id)
@@ -117,7 +117,7 @@ class RecordFile:
         elif len(data) < synced:
             found.damage.append((len(data), synced))
         if found.damage:
-            return self._mend(found.damage, found.entries, "these bytes are no records")
+            return self._repair(found.damage, found.entries, "these bytes are no records")
         self.size = found.end
         self._replace_at = 2 * _length(found.entries) + self._slack_bytes
         try:
@@ -193,9 +193,9 @@ class RecordFile:
         self._set_aside({})
         return Opened({}, True, (damage,))
 
-    def _mend(self, damaged: list[tuple[int, int]], entries: Mapping[bytes, bytes], what: str) -> Opened:
-        kept = self._keep()
-        damage = tuple(Damage(self.path, start, end - start, what, kept) for start, end in damaged)
+    def _repair(self, damaged: list[tuple[int, int]], entries: Mapping[bytes, bytes], problem: str) -> Opened:
+        kept = self._keep_copy()
+        damage = tuple(Damage(self.path, start, end - start, problem, kept) for start, end in damaged)
         self._set_aside(entries)
         return Opened(dict(entries), True, damage)
 
@@ -209,7 +209,7 @@ class RecordFile:
             self._rescued = dict(entries)
             self.header = Header(self._kind, 0, True)
 
-    def _keep(self) -> Path | None:
+    def _keep_copy(self) -> Path | None:
         """Gives the file a second name, under which it stays when it is replaced. If the file system has no
         hard links, copies it. Returns the path; None: neither was possible."""
         names = [self.path.with_name(f"{self.path.name}.damaged-{n}") for n in range(1, MOST_KEPT + 1)]

@@ -1,8 +1,8 @@
 """The record files of one process. Everything that was put is written and synced together (§5.10).
 
 `put` makes no system call, so it never blocks. `flush` writes everything that was put since the last flush,
-with one sync for each file that changed. `put`, `flush` and `touch` may be called from three threads. A
-`flush` that hangs blocks neither of the other two.
+with one sync for each file that changed. `put`, `flush` and `save_checkpoint` may be called from three
+threads. A `flush` that hangs blocks neither of the other two.
 
 `put` returns a mark, which counts the calls of `put`. A promise that relies on a value may be given once
 `durable` has reached the value's mark. While the disk fails, the latest value of each key waits in memory,
@@ -25,7 +25,7 @@ from hbroker.storage.record_file import Opened, RecordFile
 __all__ = ["OVERDUE_S", "Fault", "Store"]
 
 OVERDUE_S: Final = 2.0
-"""Seconds. A `flush` or `touch` that takes longer counts as failed until it returns."""
+"""Seconds. A `flush` or `save_checkpoint` that takes longer counts as failed until it returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,18 @@ class Fault:
 
 
 class Store:
-    """`files`: the record files by their kinds. `mark`: the path of the checkpoint. `instant`: returns the
+    """`files`: the record files by their kinds. `checkpoint_path`: of the checkpoint. `instant`: returns the
     time of a clock that is never set."""
 
     def __init__(
-        self, files: Mapping[int, RecordFile], mark: Path, disk: Disk, instant: Callable[[], Instant]
+        self,
+        files: Mapping[int, RecordFile],
+        checkpoint_path: Path,
+        disk: Disk,
+        instant: Callable[[], Instant],
     ) -> None:
         self._files: Final = dict(files)
-        self._mark = mark
+        self._checkpoint_path = checkpoint_path
         self._disk = disk
         self._instant = instant
         self._lock = Lock()
@@ -59,9 +63,9 @@ class Store:
         self.durable = 0
         """The mark up to which everything is on the disk."""
         self._synced: dict[int, tuple[int, int]] = {}
-        self._touching = Lock()
-        self._untouched: Fault | None = None
-        """Why the last `touch` failed."""
+        self._saving_checkpoint = Lock()
+        self._checkpoint_fault: Fault | None = None
+        """Why the last `save_checkpoint` failed."""
         self._uncompacted: Fault | None = None
         """Why a file could not be compacted after the last `flush`."""
         self.fault: Fault | None = None
@@ -72,7 +76,7 @@ class Store:
     def open(self) -> tuple[dict[int, Opened], int | None]:
         """Reads and repairs all files. Returns their contents by kind, and how many microseconds ago the last
         run was alive (None: unknown). Raises OSError."""
-        last = checkpoint.load(self._disk, self._mark)
+        last = checkpoint.load(self._disk, self._checkpoint_path)
         opened = {kind: file.open(_demand(last, kind)) for kind, file in self._files.items()}
         self._synced = {
             kind: (file.header.id, file.size) for kind, file in self._files.items() if file.header.id
@@ -109,22 +113,22 @@ class Store:
             return False
         self.durable, self.fault, self._uncompacted = mark, None, None
         if batch or completed:
-            self.touch()
+            self.save_checkpoint()
             self._compact()
         return True
 
-    def touch(self) -> None:
+    def save_checkpoint(self) -> None:
         """Writes the checkpoint: this run is alive, and these bytes are synced. The caller calls it about
         every second, also while a `flush` is under way or fails."""
-        if not self._touching.acquire(blocking=False):
+        if not self._saving_checkpoint.acquire(blocking=False):
             return  # Another thread is writing the same checkpoint.
         try:
-            checkpoint.save(self._disk, self._mark, Checkpoint(self._instant(), self._synced))
-            self._untouched = None
+            checkpoint.save(self._disk, self._checkpoint_path, Checkpoint(self._instant(), self._synced))
+            self._checkpoint_fault = None
         except OSError as error:
-            self._untouched = Fault(self._mark, error)
+            self._checkpoint_fault = Fault(self._checkpoint_path, error)
         finally:
-            self._touching.release()
+            self._saving_checkpoint.release()
 
     def close(self) -> None:
         """Closes the descriptors. Values that were not flushed are lost."""
@@ -134,10 +138,10 @@ class Store:
     # Read
 
     @property
-    def hindrance(self) -> Fault | None:
+    def minor_fault(self) -> Fault | None:
         """Why a file could not be compacted, or the checkpoint not written. Nothing that was flushed is
         lost."""
-        return self._untouched or self._uncompacted
+        return self._checkpoint_fault or self._uncompacted
 
     # Writing
 
@@ -166,7 +170,7 @@ class Store:
 
     def _note_synced(self, kind: int, file: RecordFile) -> None:
         if file.header.id:
-            # A new dictionary, because another thread may be reading the old one in `touch`.
+            # A new dictionary, because another thread may be reading the old one in `save_checkpoint`.
             self._synced = {**self._synced, kind: (file.header.id, file.size)}
 
 

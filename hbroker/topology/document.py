@@ -52,66 +52,66 @@ class Report:
         if self._errors:
             raise ConfigErrors(sorted(self._errors, key=lambda error: error.line or 0))
 
-    def mapping(self, node: yaml.Node, what: str, keys: tuple[str, ...]) -> dict[str, yaml.Node]:
+    def mapping(self, node: yaml.Node, label: str, keys: tuple[str, ...]) -> dict[str, yaml.Node]:
         """The values of a mapping, by key. Notes an error if the node is no mapping, and for each key that is
         unknown or occurs twice."""
         if not isinstance(node, yaml.MappingNode):
             remedy = f"write it as `key: value` lines with {listed(keys)}"
-            self.error(node, f"{what} is {kind(node)}, not a mapping", remedy)
+            self.error(node, f"{label} is {kind(node)}, not a mapping", remedy)
             return {}
         values: dict[str, yaml.Node] = {}
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""
             if name not in keys:
-                self.error(key, f"{what} has an unknown key {name!r}", _instead(name, keys))
+                self.error(key, f"{label} has an unknown key {name!r}", _unknown_key_remedy(name, keys))
             elif name in values:
                 remedy = f"keep one (the first is on line {line_of(values[name])})"
-                self.error(key, f"{what} has the key {name!r} twice", remedy)
+                self.error(key, f"{label} has the key {name!r} twice", remedy)
             else:
                 values[name] = value
         return values
 
     def require(
-        self, node: yaml.Node, what: str, values: Mapping[str, yaml.Node], needed: Mapping[str, str]
+        self, node: yaml.Node, label: str, values: Mapping[str, yaml.Node], needed: Mapping[str, str]
     ) -> None:
         """Notes an error for each key that a mapping lacks. `values`: of `mapping`. `needed`: the remedies by
         key."""
         for key in needed if isinstance(node, yaml.MappingNode) else ():
             if key not in values:
-                self.error(node, f"{what} has no `{key}`", needed[key])
+                self.error(node, f"{label} has no `{key}`", needed[key])
 
     def items(
-        self, node: yaml.Node, what: str, example: str = "- {name: …, subtree: …, listen: …}"
+        self, node: yaml.Node, label: str, example: str = "- {name: …, subtree: …, listen: …}"
     ) -> list[yaml.Node]:
         """The items of a list. Notes an error if the node is no list, or is an empty list."""
         if isinstance(node, yaml.SequenceNode) and node.value:
             return list(node.value)
         state = "an empty list" if isinstance(node, yaml.SequenceNode) else f"{kind(node)}, not a list"
-        self.error(node, f"{what} is {state}", f"write one `{example}` line for each")
+        self.error(node, f"{label} is {state}", f"write one `{example}` line for each")
         return []
 
-    def text(self, node: yaml.Node, what: str) -> str | None:
+    def text(self, node: yaml.Node, label: str) -> str | None:
         """The text of a node; it may be empty if it is quoted. Notes an error for any other kind, and returns
         None."""
         if isinstance(node, yaml.ScalarNode) and _tag(node) == "str":
             return str(node.value)
         if _tag(node) == "null":
-            self.error(node, f"{what} has no value", 'write one, or `""` for an empty text')
+            self.error(node, f"{label} has no value", 'write one, or `""` for an empty text')
         else:
             quote = "put it into quotes" if isinstance(node, yaml.ScalarNode) else "write a text"
-            self.error(node, f"{what} is {kind(node)}, not a text", quote)
+            self.error(node, f"{label} is {kind(node)}, not a text", quote)
         return None
 
-    def truth(self, node: yaml.Node, what: str) -> bool | None:
+    def truth(self, node: yaml.Node, label: str) -> bool | None:
         """A truth value. Notes an error for anything else, and returns None."""
         if isinstance(node, yaml.ScalarNode) and _tag(node) == "bool":
             text = str(node.value).lower()
             if text in ("true", "yes", "on", "false", "no", "off"):
                 return text in ("true", "yes", "on")
-        self.error(node, f"{what} is {kind(node)}, not a truth value", "write `true` or `false`")
+        self.error(node, f"{label} is {kind(node)}, not a truth value", "write `true` or `false`")
         return None
 
-    def number(self, node: yaml.Node, what: str) -> float | None:
+    def number(self, node: yaml.Node, label: str) -> float | None:
         """A finite number, at least 0. Notes an error for anything else, and returns None."""
         if isinstance(node, yaml.ScalarNode) and _tag(node) in ("int", "float"):
             with suppress(ValueError):
@@ -119,10 +119,10 @@ class Report:
                 if 0 <= value < inf:
                     return value
         shown = f"{node.value[:20]!r}" if isinstance(node, yaml.ScalarNode) else kind(node)
-        self.error(node, f"{what} is {shown}, not a number from 0 on", "write one, as 12.5")
+        self.error(node, f"{label} is {shown}, not a number from 0 on", "write one, as 12.5")
         return None
 
-    def integer(self, node: yaml.Node, what: str, low: int, high: int) -> int | None:
+    def integer(self, node: yaml.Node, label: str, low: int, high: int) -> int | None:
         """A whole number in decimal, from `low` to `high`. Notes an error for anything else, and returns
         None."""
         remedy = f"write a whole number from {low} to {high}"
@@ -134,10 +134,10 @@ class Report:
             and digits.isdigit()
         ):
             shown = f"{node.value!r}" if isinstance(node, yaml.ScalarNode) else kind(node)
-            self.error(node, f"{what} is {shown}, not a whole number", remedy)
+            self.error(node, f"{label} is {shown}, not a whole number", remedy)
             return None
         if len(digits) > 18 or not low <= int(node.value) <= high:
-            self.error(node, f"{what} is {node.value[:20]}, out of range", remedy)
+            self.error(node, f"{label} is {node.value[:20]}, out of range", remedy)
             return None
         return int(node.value)
 
@@ -225,7 +225,7 @@ def _tag(node: yaml.Node) -> str:
     return str(node.tag).rpartition(":")[2]
 
 
-def _instead(name: str, keys: tuple[str, ...]) -> str:
+def _unknown_key_remedy(name: str, keys: tuple[str, ...]) -> str:
     close = get_close_matches(name, keys, n=1)
     return f"did you mean `{close[0]}`?" if close else f"remove it; known here: {listed(keys)}"
 

@@ -57,13 +57,13 @@ def node_from_flags(
     keys = _mapping(node)
     if also:
         keys.value.append((_scalar("also"), _sequence([_scalar(subtree) for subtree in also])))
-    entry = read_node(keys, 1, report, resolve)
-    check_node(entry, report)
+    parsed = read_node(keys, 1, report, resolve)
+    check_node(parsed, report)
     join_key = read_auth(_mapping(auth), report, Path()) if any(auth.values()) else b""
     bounds = read_limits(_mapping(limits), report)
-    address = _root(root, entry.subtree, report, resolve)
+    address = _root(root, parsed.subtree, report, resolve)
     report.raise_if_any()
-    settings = entry.settings(join_key, bounds, address)
+    settings = parsed.settings(join_key, bounds, address)
     assert settings is not None, "a node without a name, a subtree or an address was reported"
     return settings
 
@@ -85,21 +85,21 @@ def gateway_from_flags(
     """
     report = Report(COMMAND_LINE)
     here = Path()
-    entry_node = _mapping(gateway)
+    gateway_node = _mapping(gateway)
     items: list[yaml.Node] = [_listener(text) for text in listeners]
-    entry_node.value.append((_scalar("listeners"), _sequence(items)))
-    entry = read_gateway(entry_node, 1, report, resolve, here)
+    gateway_node.value.append((_scalar("listeners"), _sequence(items)))
+    parsed = read_gateway(gateway_node, 1, report, resolve, here)
     given = _mapping(auth)
     values = read_auth_keys(given, report) if given.value else {}
     join_key = read_join_key(values, given, report, here)
     access = read_access(values, report, here)
     if not has_policy:
-        check_open([entry], access, report)
+        check_open([parsed], access, report)
     bounds = read_gateway_limits(_mapping(limits), report)
     address = read_address(_scalar(root), "root", report, resolve, None)
     report.raise_if_any()
     assert address is not None, "an address that cannot be read was reported"
-    return replace(settings_of(entry, address, join_key, access), limits=bounds)
+    return replace(settings_of(parsed, address, join_key, access), limits=bounds)
 
 
 def root_from_flag(text: str, resolve: Resolver = resolve_host) -> Address:

@@ -28,7 +28,7 @@ __all__ = [
     "LISTENER_KEYS",
     "LISTENER_RANGES",
     "TLS_KEYS",
-    "GatewayEntry",
+    "ParsedGateway",
     "read_access",
     "read_gateway",
     "read_gateway_limits",
@@ -73,7 +73,7 @@ LISTENER_RANGES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayEntry:
+class ParsedGateway:
     """One item of `gateways`. None: the key is absent, or its value is wrong and was noted as an error."""
 
     line: int | None
@@ -88,16 +88,16 @@ class GatewayEntry:
 
 def read_gateway(
     node: yaml.Node, index: int, report: Report, resolve: Resolver, directory: Path
-) -> GatewayEntry:
+) -> ParsedGateway:
     """Reads one item of `gateways`. Paths in it are relative to `directory`, the topology's."""
-    what = f"gateway {index}"
-    values = report.mapping(node, what, GATEWAY_KEYS)
+    label = f"gateway {index}"
+    values = report.mapping(node, label, GATEWAY_KEYS)
     name = read_name(values["name"], report) if "name" in values else None
-    what = f"gateway {name!r}" if name else what
-    report.require(node, what, values, _NEEDED)
+    label = f"gateway {name!r}" if name else label
+    report.require(node, label, values, _NEEDED)
     listeners = report.items(values["listeners"], "listeners", _EXAMPLE) if "listeners" in values else []
     read = ((line_of(item), read_listener(item, report, resolve, directory)) for item in listeners)
-    return GatewayEntry(
+    return ParsedGateway(
         line=line_of(node),
         name=name,
         listeners=tuple((line, listener) for line, listener in read if listener is not None),
@@ -117,7 +117,7 @@ def read_listener(
     values = report.mapping(node, "a listener", LISTENER_KEYS)
     report.require(node, "a listener", values, {"address": "add `address: 127.0.0.1:1883`"})
     address = optional(
-        values, "address", lambda value, what: read_address(value, what, report, resolve, None)
+        values, "address", lambda value, label: read_address(value, label, report, resolve, None)
     )
     acknowledge = _choice(values, "acknowledge", ("queued", "distributed"), report)
     listener = ListenerSettings(
@@ -147,20 +147,20 @@ def read_gateway_limits(node: yaml.Node, report: Report) -> GatewayLimits:
 
 
 def settings_of(
-    entry: GatewayEntry, root: Address, join_key: bytes, access: AccessSettings
+    parsed: ParsedGateway, root: Address, join_key: bytes, access: AccessSettings
 ) -> GatewaySettings:
     """The settings of an entry that was read without an error."""
-    assert entry.name is not None, "a gateway without a name was reported"
+    assert parsed.name is not None, "a gateway without a name was reported"
     return GatewaySettings(
-        name=entry.name,
+        name=parsed.name,
         root=root,
-        listeners=tuple(listener for _, listener in entry.listeners),
-        listen=entry.listen,
-        workers=entry.workers,
-        limits=entry.limits,
+        listeners=tuple(listener for _, listener in parsed.listeners),
+        listen=parsed.listen,
+        workers=parsed.workers,
+        limits=parsed.limits,
         access=access,
         join_key=join_key,
-        server_reference=entry.server_reference,
+        server_reference=parsed.server_reference,
     )
 
 
@@ -176,15 +176,15 @@ def _read_tls(node: yaml.Node, report: Report, directory: Path) -> TlsSettings |
     report.require(
         node, "tls", values, {key: f"add `{key}: <file>`, in PEM" for key in ("certificate", "key")}
     )
-    wanted = _choice(values, "client_certificate", ("optional", "required"), report)
+    client_certificate = _choice(values, "client_certificate", ("optional", "required"), report)
     names_user = optional(values, "names_user", report.truth) or False
-    if (wanted or names_user) and "client_ca" not in values:
+    if (client_certificate or names_user) and "client_ca" not in values:
         remedy = "add `client_ca: <file>`, the certificates that sign those of clients"
         report.error(node, "tls asks for client certificates, and has no `client_ca`", remedy)
     files = _files(values, ("certificate", "key", "client_ca"), report, directory)
     return TlsSettings(
         **{"certificate": "", "key": "", **files},
-        needs_certificate=wanted == "required",
+        needs_certificate=client_certificate == "required",
         names_user=names_user,
     )
 

@@ -40,8 +40,8 @@ class Topology:
         """The node whose main subtree is the longest that contains this node's main subtree; None for the
         root. Further subtrees (`also`) do not count, because by them each of two nodes may be above the
         other."""
-        above = [other for other in self.nodes if holds(other.subtree, node.subtree)]
-        return max(above, key=lambda other: len(other.subtree), default=None)
+        ancestors = [other for other in self.nodes if contains(other.subtree, node.subtree)]
+        return max(ancestors, key=lambda other: len(other.subtree), default=None)
 
     @property
     def telemetry(self) -> TelemetrySettings:
@@ -68,9 +68,9 @@ class Topology:
         """The same network, with other ports for these nodes (by name). Gateways and nodes get the root's new
         address."""
         nodes = [node.on_port(ports[node.name]) if node.name in ports else node for node in self.nodes]
-        above = with_root(nodes)
-        gateways = tuple(replace(gateway, root=above[0].address) for gateway in self.gateways)
-        return replace(self, nodes=above, gateways=gateways)
+        ordered = with_root(nodes)
+        gateways = tuple(replace(gateway, root=ordered[0].address) for gateway in self.gateways)
+        return replace(self, nodes=ordered, gateways=gateways)
 
 
 def with_root(nodes: list[NodeSettings]) -> tuple[NodeSettings, ...]:
@@ -80,6 +80,6 @@ def with_root(nodes: list[NodeSettings]) -> tuple[NodeSettings, ...]:
     return (root, *(replace(node, root=root.address) for node in others))
 
 
-def holds(subtree: str, other: str) -> bool:
+def contains(subtree: str, other: str) -> bool:
     """Whether `other` lies below `subtree`, by whole levels, and is not equal to it."""
     return subtree != other and is_within(other, subtree)

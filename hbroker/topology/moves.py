@@ -39,17 +39,17 @@ def moves(topology: Topology, claimed: Mapping[str, Sequence[str]]) -> list[Move
     topology gives to another node.
     """
     holder = {subtree: name for name, subtrees in claimed.items() for subtree in subtrees}
-    wanted = {subtree: node.name for node in topology.nodes if not node.is_root for subtree in node.subtrees}
-    given = [
+    targets = {subtree: node.name for node in topology.nodes if not node.is_root for subtree in node.subtrees}
+    transfers = [
         Move(subtree, holder.get(subtree), name)
-        for subtree, name in wanted.items()
+        for subtree, name in targets.items()
         if holder.get(subtree) != name
     ]
     listed = {node.name for node in topology.nodes}
     merged = [
         Move(subtree, name, None)
         for subtree, name in holder.items()
-        if name in listed and subtree and subtree not in wanted
+        if name in listed and subtree and subtree not in targets
     ]
-    opened = [move for move in merged if any(is_within(other.subtree, move.subtree) for other in given)]
-    return opened + given + [move for move in merged if move not in opened]
+    first = [move for move in merged if any(is_within(other.subtree, move.subtree) for other in transfers)]
+    return first + transfers + [move for move in merged if move not in first]

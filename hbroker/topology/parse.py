@@ -10,12 +10,12 @@ from hbroker.config import AccessSettings, Limits, TelemetrySettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
 from hbroker.topology.document import Report, compose, kind, line_of, listed, read_text
-from hbroker.topology.gateways import GatewayEntry, read_access, read_gateway, settings_of
+from hbroker.topology.gateways import ParsedGateway, read_access, read_gateway, settings_of
 from hbroker.topology.model import Topology, with_root
 from hbroker.topology.plan import read_plan
 from hbroker.topology.sections import (
     SECTIONS,
-    NodeEntry,
+    ParsedNode,
     read_auth_keys,
     read_join_key,
     read_limits,
@@ -56,11 +56,11 @@ def parse(
     telemetry = TelemetrySettings()
     if "telemetry" in sections:
         telemetry = read_telemetry(sections["telemetry"], report, directory)
-    entries: list[NodeEntry] = []
+    parsed_nodes: list[ParsedNode] = []
     if "nodes" in sections:
         items = report.items(sections["nodes"], "nodes")
-        entries = [read_node(item, index, report, resolve) for index, item in enumerate(items, 1)]
-    gateways: list[GatewayEntry] = []
+        parsed_nodes = [read_node(item, index, report, resolve) for index, item in enumerate(items, 1)]
+    gateways: list[ParsedGateway] = []
     if "gateways" in sections:
         items = report.items(sections["gateways"], "gateways", "- {name: …, listeners: …}")
         gateways = [
@@ -68,13 +68,13 @@ def parse(
         ]
     plan = None
     if "plan" in sections:
-        plan = read_plan(sections["plan"], [entry.name for entry in entries if entry.name], report)
-    rules.check(entries, report)
-    rules.check_gateways(gateways, entries, report)
+        plan = read_plan(sections["plan"], [parsed.name for parsed in parsed_nodes if parsed.name], report)
+    rules.check(parsed_nodes, report)
+    rules.check_gateways(gateways, parsed_nodes, report)
     if not has_policy:
         rules.check_open(gateways, access, report)
     report.raise_if_any()
-    read = (entry.settings(join_key, limits) for entry in entries)
+    read = (parsed.settings(join_key, limits) for parsed in parsed_nodes)
     nodes = with_root([settings for settings in read if settings is not None])
     root = nodes[0].address
     network = Topology(

@@ -36,10 +36,10 @@ class Plan:
         return (messages_in * self.in_us + messages_out * self.out_us) / 1e6
 
 
-def is_alike(expected: float, carried: float) -> bool:
+def is_alike(expected: float, measured: float) -> bool:
     """Whether two loads can be of the same traffic, each summed over all nodes: neither is more than
     `MOST_APART` times the other."""
-    return expected <= MOST_APART * carried and carried <= MOST_APART * expected
+    return expected <= MOST_APART * measured and measured <= MOST_APART * expected
 
 
 def read_plan(node: yaml.Node, nodes: Sequence[str], report: Report) -> Plan:

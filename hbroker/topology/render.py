@@ -45,9 +45,9 @@ def _filled(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value}
 
 
-def _changed(settings: DataclassInstance, usual: DataclassInstance) -> dict[str, Any]:
+def _changed(settings: DataclassInstance, defaults: DataclassInstance) -> dict[str, Any]:
     """The fields of settings that are not as usual."""
-    before = asdict(usual)
+    before = asdict(defaults)
     return {key: value for key, value in asdict(settings).items() if value != before[key]}
 
 

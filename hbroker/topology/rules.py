@@ -13,33 +13,33 @@ from ipaddress import IPv6Address, ip_address
 from hbroker.addresses import ANY_ADDRESS, Address, format_address
 from hbroker.config import AccessSettings, ListenerSettings
 from hbroker.topology.document import Report
-from hbroker.topology.gateways import GatewayEntry
-from hbroker.topology.sections import NodeEntry
+from hbroker.topology.gateways import ParsedGateway
+from hbroker.topology.sections import ParsedNode
 
 
-def check(entries: Sequence[NodeEntry], report: Report) -> None:
+def check(parsed_nodes: Sequence[ParsedNode], report: Report) -> None:
     """Notes an error for each rule that the nodes break. Values that could not be read break no rule."""
-    _unique(entries, lambda entry: entry.name, _same_name, report)
-    _unique_subtrees(entries, report)
-    for entry in entries:
-        check_node(entry, report)
-    _unique(entries, lambda entry: _fixed(entry.listen), _same_address, report)
-    _unique(entries, lambda entry: _fixed(entry.advertise), _same_advertised, report)
-    _any_address_clash(entries, report)
-    if entries and all(entry.subtree for entry in entries):
+    _unique(parsed_nodes, lambda parsed: parsed.name, _same_name, report)
+    _unique_subtrees(parsed_nodes, report)
+    for parsed in parsed_nodes:
+        check_node(parsed, report)
+    _unique(parsed_nodes, lambda parsed: _fixed(parsed.listen), _same_address, report)
+    _unique(parsed_nodes, lambda parsed: _fixed(parsed.advertise), _same_advertised, report)
+    _any_address_clash(parsed_nodes, report)
+    if parsed_nodes and all(parsed.subtree for parsed in parsed_nodes):
         report.error(
-            entries[0].line, "no node is the root", 'give one node `subtree: ""`, the whole hierarchy'
+            parsed_nodes[0].line, "no node is the root", 'give one node `subtree: ""`, the whole hierarchy'
         )
 
 
-def check_node(entry: NodeEntry, report: Report) -> None:
+def check_node(parsed: ParsedNode, report: Report) -> None:
     """Notes the errors of a single node."""
-    if entry.subtree == "" and entry.also:
+    if parsed.subtree == "" and parsed.also:
         remedy = "leave out `also`: the root has all that no other node has"
-        report.error(entry.line, f"{_called(entry)} is the root, and can claim nothing more", remedy)
+        report.error(parsed.line, f"{_label(parsed)} is the root, and can claim nothing more", remedy)
 
 
-def check_gateways(gateways: Sequence[GatewayEntry], nodes: Sequence[NodeEntry], report: Report) -> None:
+def check_gateways(gateways: Sequence[ParsedGateway], nodes: Sequence[ParsedNode], report: Report) -> None:
     """Notes an error for each gateway name, and each listener address, that is already taken."""
     names = {node.name: f"the node on line {node.line}" for node in nodes if node.name}
     listening: dict[Address, int | None] = {}
@@ -60,7 +60,7 @@ def check_gateways(gateways: Sequence[GatewayEntry], nodes: Sequence[NodeEntry],
                 listening[address] = line
 
 
-def check_open(gateways: Sequence[GatewayEntry], access: AccessSettings, report: Report) -> None:
+def check_open(gateways: Sequence[ParsedGateway], access: AccessSettings, report: Report) -> None:
     """Notes an error for each listener that other hosts can reach and at which clients prove nothing, unless
     `anonymous: true` allows it."""
     if access.anonymous:
@@ -93,91 +93,94 @@ def _is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-Explain = Callable[[NodeEntry, NodeEntry], tuple[str, str]]
+Explain = Callable[[ParsedNode, ParsedNode], tuple[str, str]]
 """The message and the remedy for two entries of which the second repeats a value of the first."""
 
 
 def _unique(
-    entries: Sequence[NodeEntry], key: Callable[[NodeEntry], Hashable], explain: Explain, report: Report
+    parsed_nodes: Sequence[ParsedNode],
+    key: Callable[[ParsedNode], Hashable],
+    explain: Explain,
+    report: Report,
 ) -> None:
-    first: dict[Hashable, NodeEntry] = {}
-    for entry in entries:
-        value = key(entry)
+    first: dict[Hashable, ParsedNode] = {}
+    for parsed in parsed_nodes:
+        value = key(parsed)
         if value is None:
             continue
         if value in first:
-            report.error(entry.line, *explain(first[value], entry))
+            report.error(parsed.line, *explain(first[value], parsed))
         else:
-            first[value] = entry
+            first[value] = parsed
 
 
-def _unique_subtrees(entries: Sequence[NodeEntry], report: Report) -> None:
-    first: dict[str, NodeEntry] = {}
-    for entry in entries:
-        for subtree in (entry.subtree, *entry.also):
+def _unique_subtrees(parsed_nodes: Sequence[ParsedNode], report: Report) -> None:
+    first: dict[str, ParsedNode] = {}
+    for parsed in parsed_nodes:
+        for subtree in (parsed.subtree, *parsed.also):
             if subtree is None:
                 continue
             if subtree in first:
-                report.error(entry.line, *_same_subtree(first[subtree], entry, subtree))
-            first.setdefault(subtree, entry)
+                report.error(parsed.line, *_same_subtree(first[subtree], parsed, subtree))
+            first.setdefault(subtree, parsed)
 
 
-def _same_name(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
+def _same_name(first: ParsedNode, second: ParsedNode) -> tuple[str, str]:
     return (
-        f"the name {again.name!r} is taken by the node on line {first.line}",
+        f"the name {second.name!r} is taken by the node on line {first.line}",
         "give each node a name of its own",
     )
 
 
-def _same_subtree(first: NodeEntry, again: NodeEntry, subtree: str) -> tuple[str, str]:
+def _same_subtree(first: ParsedNode, second: ParsedNode, subtree: str) -> tuple[str, str]:
     if subtree == "":
         return (
-            f"there are two roots: {_called(again)} and {_called(first)}, line {first.line}",
+            f"there are two roots: {_label(second)} and {_label(first)}, line {first.line}",
             "keep one, and give the other a subtree",
         )
     return (
-        f"the subtree {subtree!r} is held by {_called(first)}, line {first.line}",
+        f"the subtree {subtree!r} is held by {_label(first)}, line {first.line}",
         "every topic has one owner: choose another subtree, or one below it",
     )
 
 
-def _same_address(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
-    at = format_address(again.listen or ("", 0))
+def _same_address(first: ParsedNode, second: ParsedNode) -> tuple[str, str]:
+    at = format_address(second.listen or ("", 0))
     return (
-        f"{_called(first)}, line {first.line}, listens on {at} already",
+        f"{_label(first)}, line {first.line}, listens on {at} already",
         "choose another port, or 0 for any free one",
     )
 
 
-def _same_advertised(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
-    at = format_address(again.advertise or ("", 0))
+def _same_advertised(first: ParsedNode, second: ParsedNode) -> tuple[str, str]:
+    at = format_address(second.advertise or ("", 0))
     return (
-        f"{_called(first)}, line {first.line}, advertises {at} already",
+        f"{_label(first)}, line {first.line}, advertises {at} already",
         "advertise each node at an address of its own",
     )
 
 
-def _any_address_clash(entries: Sequence[NodeEntry], report: Report) -> None:
+def _any_address_clash(parsed_nodes: Sequence[ParsedNode], report: Report) -> None:
     """Notes an error for each node whose port is taken by a node that listens on every address."""
     everywhere = {
-        entry.listen[1]: entry
-        for entry in entries
-        if entry.listen and entry.listen[0] in ANY_ADDRESS and entry.listen[1]
+        parsed.listen[1]: parsed
+        for parsed in parsed_nodes
+        if parsed.listen and parsed.listen[0] in ANY_ADDRESS and parsed.listen[1]
     }
-    for entry in entries:
-        if entry.listen is None or entry.listen[0] in ANY_ADDRESS:
+    for parsed in parsed_nodes:
+        if parsed.listen is None or parsed.listen[0] in ANY_ADDRESS:
             continue
-        other = everywhere.get(entry.listen[1])
+        other = everywhere.get(parsed.listen[1])
         if other:
             message = (
-                f"{_called(other)}, line {other.line}, listens on port {entry.listen[1]} of every address"
+                f"{_label(other)}, line {other.line}, listens on port {parsed.listen[1]} of every address"
             )
-            report.error(entry.line, message, "choose another port")
+            report.error(parsed.line, message, "choose another port")
 
 
 def _fixed(address: Address | None) -> Address | None:
     return address if address and address[1] else None
 
 
-def _called(entry: NodeEntry) -> str:
-    return f"node {entry.name!r}" if entry.name else "a node"
+def _label(parsed: ParsedNode) -> str:
+    return f"node {parsed.name!r}" if parsed.name else "a node"

@@ -46,7 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeEntry:
+class ParsedNode:
     """One item of `nodes`. None: the key is absent, or its value is wrong and was noted as an error."""
 
     line: int | None
@@ -76,22 +76,22 @@ class NodeEntry:
         )
 
 
-def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) -> NodeEntry:
+def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) -> ParsedNode:
     """Reads one item of `nodes`. `index` counts from 1 and stands in errors for a name that is not known."""
-    what = f"node {index}"
-    values = report.mapping(node, what, NODE_KEYS)
+    label = f"node {index}"
+    values = report.mapping(node, label, NODE_KEYS)
     name = read_name(values["name"], report) if "name" in values else None
-    what = f"node {name!r}" if name else what
-    report.require(node, what, values, _NEEDED)
+    label = f"node {name!r}" if name else label
+    report.require(node, label, values, _NEEDED)
     listen = optional(values, "listen", lambda value, _: read_listen(value, report, resolve))
     advertise = optional(values, "advertise", lambda value, _: read_advertise(value, report, resolve))
     if listen and listen[0] in ANY_ADDRESS and "advertise" not in values:
         remedy = "add `advertise: <host>`, the address at which others reach this host"
         report.error(
-            values["listen"], f"{what} listens on every address ({listen[0]}) and advertises none", remedy
+            values["listen"], f"{label} listens on every address ({listen[0]}) and advertises none", remedy
         )
     policy = optional(values, "policy", lambda value, _: read_policy(value, report))
-    return NodeEntry(
+    return ParsedNode(
         line=line_of(node),
         name=name,
         subtree=optional(values, "subtree", lambda value, _: read_subtree(value, report)),
@@ -181,24 +181,26 @@ def read_advertise(node: yaml.Node, report: Report, resolve: Resolver) -> Addres
 
 
 def read_address(
-    node: yaml.Node, what: str, report: Report, resolve: Resolver, default_port: int | None
+    node: yaml.Node, label: str, report: Report, resolve: Resolver, default_port: int | None
 ) -> Address | None:
     """Reads `host:port` and resolves the host. If `default_port` is None, the port must be present."""
-    text = node.value if isinstance(node, yaml.ScalarNode) else report.text(node, what)
+    text = node.value if isinstance(node, yaml.ScalarNode) else report.text(node, label)
     if text is None:
         return None
     try:
         host, port = parse_address(text, default_port=default_port)
     except ValueError as error:
         remedy = "write `<address>:<port>` with a port from 1 to 65535, or 0 for any free one"
-        report.error(node, f"{what} is not an address: {error}", remedy)
+        report.error(node, f"{label} is not an address: {error}", remedy)
         return None
     try:
         return resolve(host), port
     except OSError as error:
         reason = error.strerror or error
         report.error(
-            node, f"{what}: the host {host!r} is not known ({reason})", "write an IP address, or fix the name"
+            node,
+            f"{label}: the host {host!r} is not known ({reason})",
+            "write an IP address, or fix the name",
         )
         return None
 

@@ -464,7 +464,7 @@ CONTROL: Final = (
         "a node does not update its checkpoint while its disk fails",
         Invariant.NOTHING_LOST,
         store.Store,
-        "touch",
+        "save_checkpoint",
         _touch_without_fault,
     ),
     Variant(

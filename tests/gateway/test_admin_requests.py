@@ -13,7 +13,7 @@ from hbroker.gateway.access.password_file import Passwords
 from hbroker.gateway.access.policy import FilePolicy
 from hbroker.gateway.admin_requests import CLIENTS, KICK, Request
 from hbroker.gateway.records.record_authentication import sign, verify
-from hbroker.runtime.gateway.policies import Verified
+from hbroker.runtime.gateway.policies import VerifiedPasswordCache
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, FakeGateway, two_gateways
 from tests.network.networks import Tree
@@ -110,7 +110,7 @@ class TestReload:
     """SIGHUP."""
 
     def passwords(self, **hashes: str) -> Passwords:
-        return Passwords(hashes, Verified(b"secret"))
+        return Passwords(hashes, VerifiedPasswordCache(b"secret"))
 
     def policy(self, anonymous: bool = True, access: str | None = None, **hashes: str) -> FilePolicy:
         return FilePolicy(

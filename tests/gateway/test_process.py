@@ -301,14 +301,14 @@ def test_passwd_sets_and_removes_passwords(
     from io import StringIO
 
     from hbroker.gateway.access.password_file import Passwords, parse
-    from hbroker.runtime.gateway.policies import Verified
+    from hbroker.runtime.gateway.policies import VerifiedPasswordCache
 
     file = tmp_path / "users"
     for user, password in (("ann", "1"), ("bob", "2"), ("ann", "3")):
         monkeypatch.setattr("sys.stdin", StringIO(f"{password}\n"))
         assert cli.main(["passwd", str(file), user]) == 0
     assert os.stat(file).st_mode & 0o777 == 0o600
-    users = Passwords(parse(file.read_text(), "users"), Verified(b""))
+    users = Passwords(parse(file.read_text(), "users"), VerifiedPasswordCache(b""))
     assert users.verify("ann", b"3")
     assert cli.main(["passwd", "-D", str(file), "bob"]) == 0
     assert list(parse(file.read_text(), "users")) == ["ann"]

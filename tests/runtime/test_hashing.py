@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 
-from hbroker.runtime.gateway.policies import MemoryBudget, Verified
+from hbroker.runtime.gateway.policies import MemoryBudget, VerifiedPasswordCache
 from tests.waiting import until
 
 PATIENCE_S = 20.0
 
 
 def test_the_least_recently_used_password_is_evicted() -> None:
-    verified = Verified(b"secret", most=2)
+    verified = VerifiedPasswordCache(b"secret", most=2)
     for user in ("ann", "bob"):
         verified.add(user, "hash", b"right")
     assert verified.has("ann", "hash", b"right")
@@ -28,7 +28,7 @@ def test_hashes_share_a_memory_budget_in_turn() -> None:
     ended = {name: threading.Event() for name in "abcd"}
 
     def use(name: str, kib: int) -> None:
-        with memory.taken(kib):
+        with memory.reserve(kib):
             under_way.append(name)
             ended[name].wait(PATIENCE_S)
             under_way.remove(name)
@@ -37,12 +37,12 @@ def test_hashes_share_a_memory_budget_in_turn() -> None:
     for waiting, (name, kib) in enumerate([("a", 12), ("b", 12), ("c", 64), ("d", 12)]):
         threads.append(threading.Thread(target=use, args=(name, kib)))
         threads[-1].start()
-        started = lambda waiting=waiting: len(under_way) + memory.waiting == waiting + 1  # noqa: E731
+        started = lambda waiting=waiting: len(under_way) + memory.queue_length == waiting + 1  # noqa: E731
         until(started, f"{name} asks", PATIENCE_S)
     until(lambda: sorted(under_way) == ["a", "b"], "two at once", PATIENCE_S)
     ended["a"].set()
     until(lambda: under_way == ["b"], "the large one waits for all", PATIENCE_S)
-    assert memory.waiting == 2
+    assert memory.queue_length == 2
     ended["b"].set()
     until(lambda: under_way == ["c"], "the large one is alone", PATIENCE_S)
     ended["c"].set()

@@ -46,7 +46,7 @@ def test_a_node_whose_socket_fails_logs_it_and_exits_with_1(
 
     monkeypatch.setattr(process, "Endpoint", make)
     with caplog.at_level(logging.INFO):
-        code = process.run_node(NodeSettings("root", "", ("127.0.0.1", 0)), ready=fail)
+        code = process.run_node(NodeSettings("root", "", ("127.0.0.1", 0)), on_ready=fail)
     assert code == 1
     assert made[0].is_shut
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -79,7 +79,7 @@ def test_sighup_reloads_the_settings_and_does_not_end_a_node(caplog: pytest.LogC
     try:
         with caplog.at_level(logging.INFO):
             code = process.run_node(
-                settings, ready=lambda address: os.kill(os.getpid(), signal.SIGHUP), reload=reload
+                settings, on_ready=lambda address: os.kill(os.getpid(), signal.SIGHUP), reload=reload
             )
     finally:
         logger.removeHandler(handler)

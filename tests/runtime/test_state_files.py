@@ -1,4 +1,4 @@
-"""A node's state files: what is recalled in the next run, and how a loss is reported."""
+"""A node's state files: what is restored in the next run, and how a loss is reported."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     listeners=st.lists(st.tuples(subscriptions, st.booleans()), max_size=12),
     loses_power=st.booleans(),
 )
-def test_the_last_note_of_each_thing_is_recalled(
+def test_the_last_note_of_each_thing_is_restored(
     cuts: list[tuple[Delegation, bool]], listeners: list[tuple[Subscription, bool]], loses_power: bool
 ) -> None:
     disk = SimulatedDisk(Random(1))
@@ -112,7 +112,7 @@ def test_noted_claims_count_only_with_the_settings_of_that_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("silent", "boot", "is_recalled"),
+    ("silent", "boot", "is_restored"),
     [
         (timers.IDLE_TIMEOUT - 1, BOOT, True),
         (timers.IDLE_TIMEOUT, BOOT, False),
@@ -120,8 +120,8 @@ def test_noted_claims_count_only_with_the_settings_of_that_run() -> None:
         (-1, BOOT, True),
     ],
 )
-def test_subscriptions_of_sessions_that_have_expired_are_not_recalled(
-    silent: int, boot: bytes, is_recalled: bool
+def test_subscriptions_of_sessions_that_have_expired_are_not_restored(
+    silent: int, boot: bytes, is_restored: bool
 ) -> None:
     """The boot clock decides, which nobody can set. If it cannot tell, the node waits for the session."""
     disk = SimulatedDisk(Random(1))
@@ -130,7 +130,7 @@ def test_subscriptions_of_sessions_that_have_expired_are_not_recalled(
     files.load()
     files.save_subscription(LISTENER, False)
     files.store.flush()
-    expected = [LISTENER] if is_recalled else []
+    expected = [LISTENER] if is_restored else []
     assert state_files(disk, at=began + silent, boot=boot).load().subscriptions == expected
     assert state_files(disk, at=began + silent, boot=boot).load().subscriptions == expected, "and again"
 
@@ -145,7 +145,7 @@ def test_a_new_network_recalls_only_delegations_to_nodes_outside_of_it() -> None
     files.save_claims(["home/bedroom"])
     files.store.flush()
     assert state_files(disk).read() == RestoredState([KITCHEN, other], ["home/bedroom"])
-    state_files(disk).begin_anew(lambda cut: cut.node == "k")
+    state_files(disk).discard_obsolete(lambda cut: cut.node == "k")
     restored = state_files(disk).load()
     assert (restored.delegations, restored.claims) == ([other], None)
 

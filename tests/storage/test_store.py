@@ -66,7 +66,7 @@ def test_the_next_run_knows_the_time_since_the_last_checkpoint() -> None:
     disk = SimulatedDisk(Random(1))
     store = a_store(disk, at=5_000_000)
     store.open()
-    store.touch()
+    store.save_checkpoint()
     assert a_store(disk, at=7_000_000).open()[1] == 2_000_000
     assert a_store(disk, at=7_000_000, boot=b"another boot id!").open()[1] is None
     spoilt = bytearray(disk.read(MARK))
@@ -79,11 +79,11 @@ def test_an_outdated_checkpoint_is_removed_where_a_new_one_cannot_be_written() -
     disk = SimulatedDisk(Random(1))
     store = a_store(disk)
     store.open()
-    store.touch()
+    store.save_checkpoint()
     disk.error = errno.EIO
-    store.touch()
+    store.save_checkpoint()
     assert checkpoint.load(disk, MARK) is None
-    assert store.hindrance is not None
+    assert store.minor_fault is not None
 
 
 def test_a_file_shorter_than_its_checkpoint_is_damaged() -> None:

@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, err
     with pytest.raises(type(error)):
         archive.put("topics", DAY, 7, 0, write)
     assert list(tmp_path.rglob("*.parquet")) == []
-    archive.tidy()
+    archive.enforce_bounds()
 
 
 def test_incomplete_files_of_a_killed_run_are_removed_and_its_names_are_not_used_again(
@@ -90,7 +90,7 @@ def test_incomplete_files_of_a_killed_run_are_removed_and_its_names_are_not_used
     others = tmp_path / f"date={DAY}" / "node=bedroom" / ".topics-8-1.parquet"
     others.parent.mkdir()
     others.write_bytes(b"half")
-    assert archive_in(tmp_path, clock).clear_away(7) == 9, "the clock stepped back between the runs"
+    assert archive_in(tmp_path, clock).remove_unfinished(7) == 9, "the clock stepped back between the runs"
     assert not begun.exists()
     assert others.exists(), "another process's are not its own"
 
@@ -101,7 +101,7 @@ def test_the_oldest_files_are_removed_at_the_size_limit_whatever_the_clock_does(
     for number in range(8):
         archive.put("nodes", DAY, 7, number, filled(100, clock))
         clock.now -= 10 * HOUR if number == 3 else -1
-        archive.tidy()
+        archive.enforce_bounds()
     assert files(tmp_path) == [f"date={DAY}/node=kitchen/nodes-7-{number}.parquet" for number in (5, 6, 7)]
 
 
@@ -110,7 +110,7 @@ def test_files_of_an_earlier_day_to_which_the_clock_stepped_back_are_removed_fir
     archive = archive_in(tmp_path, clock, keep_bytes=100)
     for number, day in enumerate(("2026-11-21", "2026-11-20")):
         archive.put("nodes", day, 7, number, filled(100, clock))
-        archive.tidy()
+        archive.enforce_bounds()
     assert files(tmp_path) == ["date=2026-11-21/node=kitchen/nodes-7-0.parquet"]
 
 
@@ -122,11 +122,11 @@ def test_the_folder_of_a_day_is_removed_with_its_last_file(tmp_path: Path) -> No
     clock.now += 2 * HOUR
     archive.put("nodes", "2026-11-21", 7, 1, filled(100, clock))
     other.mkdir()
-    archive.tidy()
+    archive.enforce_bounds()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["date=2026-11-20", "date=2026-11-21"]
     assert [path.name for path in (tmp_path / "date=2026-11-20").iterdir()] == ["node=bedroom"]
     clock.now += 2 * HOUR
-    archive.tidy()
+    archive.enforce_bounds()
     assert files(tmp_path) == []
 
 
@@ -144,7 +144,7 @@ def test_files_that_are_not_telemetry_are_left_alone(tmp_path: Path) -> None:
         path.write_text("mine")
     archive = archive_in(tmp_path, clock, keep_bytes=0)
     archive.put("nodes", DAY, 7, 0, filled(100, clock))
-    archive.tidy()
+    archive.enforce_bounds()
     assert all(path.exists() for path in strange)
     assert [Path(name).name for name in files(tmp_path)] == ["README.parquet", "topics-x-0.parquet"]
 
@@ -188,6 +188,6 @@ def test_the_archive_keeps_the_same_files_as_a_list(
             # The oldest file was removed by something else. It counts until its turn comes.
             kept = kept[1:]
             archive = archive_in(directory, clock, keep_bytes=keep_bytes)
-        archive.tidy()
+        archive.enforce_bounds()
         expected = sorted(f"date={day}/node=kitchen/nodes-7-{number}.parquet" for day, number, _, _ in kept)
         assert files(directory) == expected

@@ -16,7 +16,7 @@ from hbroker._native import Config, Engine
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.telemetry import Facts, preload
-from hbroker.runtime.telemetry.interval import Watch
+from hbroker.runtime.telemetry.interval import IntervalClock
 from hbroker.runtime.telemetry.rows import NODES, TOPICS
 from tests.telemetry.reading import TRAFFIC, files, rows, sums
 
@@ -67,8 +67,8 @@ class Clocks:
         self.steady += seconds
         self.wall += round(seconds * 1e6) + step
 
-    def watch(self) -> Watch:
-        return Watch(lambda: self.wall, lambda: self.steady)
+    def watch(self) -> IntervalClock:
+        return IntervalClock(lambda: self.wall, lambda: self.steady)
 
 
 def owner(*, telemetry: bool = True) -> Engine:
@@ -94,7 +94,7 @@ def journal_in(directory: Path, clocks: Clocks, *, file: int = 10, keep_bytes: i
 def note(journal: Journal, core: Engine) -> None:
     load = core.take_load()
     assert load is not None
-    journal.note(FACTS, load)
+    journal.add_interval(FACTS, load)
 
 
 def write_one_of_each(directory: Path) -> None:

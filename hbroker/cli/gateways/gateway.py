@@ -116,7 +116,7 @@ def gateway(
     logs.configure(node=settings.name, style=log_format, level=log_level)
     return run_gateway(
         settings,
-        ready=lambda urls: print_ready(settings.name, " ".join(urls)),
+        on_ready=lambda urls: print_ready(settings.name, " ".join(urls)),
         version=hbroker.__version__,
         policy=policy,
         reload=read,

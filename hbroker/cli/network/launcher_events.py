@@ -57,7 +57,7 @@ class Console:
                 ended = styled(f"{name} ended", Style.BAD)
                 suffix = f": {line}" if line else ""
                 self._print(f"{ended} ({how}), starting it again in {pause:.1f} s{suffix}")
-            case launcher.Back(name=name, seconds=seconds):
+            case launcher.Recovered(name=name, seconds=seconds):
                 self._print(f"{styled(f'{name} is back', Style.GOOD)} after {duration(seconds)}")
             case launcher.Left(name=name):
                 self._print(f"{name} has left, as it was ordered to; it is not started again")
@@ -94,7 +94,7 @@ def tell_json(launcher_event: LauncherEvent) -> None:
             entry = {"event": "waiting", "nodes": names, "seconds": seconds}
         case launcher.Ended(name=name, how=how, last_line=line, restart_in=pause):
             entry = {"event": "ended", "node": name, "how": how, "last_line": line, "restart_in_s": pause}
-        case launcher.Back(name=name, seconds=seconds):
+        case launcher.Recovered(name=name, seconds=seconds):
             entry = {"event": "back", "node": name, "seconds": seconds}
         case launcher.Left(name=name):
             entry = {"event": "left", "node": name}

@@ -49,7 +49,7 @@ def leave(node: str, network: RunningNetwork, as_json: bool) -> int:
     order = pb.Order(kind=pb.ORDER_KIND_LEAVE, node=node)
     with progress(is_silent=as_json) as shown:
         waits = partial(shown.say, f"{node} hands back what it owns")
-        give_order(address, order, join_key=key, timeout=network.timeout, waits=waits)
+        give_order(address, order, join_key=key, timeout=network.timeout, on_under_way=waits)
     seconds = time.monotonic() - began
     if as_json:
         print_json({"node": node, "left": True, "seconds": round(seconds, 3)})

@@ -115,7 +115,7 @@ def node(
     def ready(address: Address) -> None:
         print_ready(settings.name, f"{settings.subtree!r} on {format_address(address)}")
 
-    return run_node(settings, ready=ready, memory=memory, reload=read)
+    return run_node(settings, on_ready=ready, state_path=memory, reload=read)
 
 
 def _from_file(config: str, name: str, root: str | None) -> NodeSettings:

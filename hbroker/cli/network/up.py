@@ -135,12 +135,12 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
 
     The moves of that run are forgotten, too: a network begins as its file says.
     """
-    from hbroker.runtime.node.state_files import NodeStateFiles, forget_the_dead
+    from hbroker.runtime.node.state_files import NodeStateFiles, forget_stopped_nodes
 
     memories = {
-        node.name: NodeStateFiles(directory.memory_file(node.name), node.subtrees) for node in network.nodes
+        node.name: NodeStateFiles(directory.state_file_of(node.name), node.subtrees) for node in network.nodes
     }
-    for damage in forget_the_dead(memories):
+    for damage in forget_stopped_nodes(memories):
         print(f"hbroker: {damage}", file=sys.stderr)
 
 
@@ -159,7 +159,7 @@ def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
         logs.configure(node=settings.name, style=log_format, level=log_level)
         log = logs.EventLog("gateway")
         try:
-            return run_gateway(settings, ready=listening, version=version)
+            return run_gateway(settings, on_ready=listening, version=version)
         except (ConfigError, ConfigErrors) as wrong:
             log.error("cannot_start", errors=str(wrong))
             return USAGE
@@ -178,7 +178,9 @@ def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Bo
 
     def body(settings: NodeSettings, ready: Ready) -> int:
         logs.configure(node=settings.name, style=log_format, level=log_level)
-        memory = directory.memory_file(settings.name)
-        return run_node(settings, ready=ready, left=report_left, memory=memory, hindered=report_storage)
+        memory = directory.state_file_of(settings.name)
+        return run_node(
+            settings, on_ready=ready, on_left=report_left, state_path=memory, on_disk_fault=report_storage
+        )
 
     return body

@@ -129,7 +129,7 @@ class PasswordChecks:
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
         self._queues: dict[int, dict[int, Attempt]] = {}
-        self._waiting = 0
+        self._queue_length = 0
         self._running: dict[int, Attempt] = {}
         self._is_round_robin = True
 
@@ -144,9 +144,9 @@ class PasswordChecks:
             return attempt, Bound(bound)
         address = attempt.source.address
         self._queues.setdefault(address, {})[attempt.number] = attempt
-        self._waiting += 1
-        self._attempts.set_full(self._waiting >= MOST_WAITING)
-        if self._waiting <= MOST_WAITING:
+        self._queue_length += 1
+        self._attempts.set_full(self._queue_length >= MOST_WAITING)
+        if self._queue_length <= MOST_WAITING:
             return None
         last = self._attempt_to_refuse(now, attempt)
         self._remove(last)
@@ -193,7 +193,7 @@ class PasswordChecks:
         address = attempt.source.address
         queue = self._queues[address]
         del queue[attempt.number]
-        self._waiting -= 1
-        self._attempts.set_full(self._waiting >= MOST_WAITING)
+        self._queue_length -= 1
+        self._attempts.set_full(self._queue_length >= MOST_WAITING)
         if not queue:
             del self._queues[address]

@@ -95,7 +95,7 @@ class ConnectHandler:
         self._claims: TimerQueue[Connection] = TimerQueue()
         self._resumptions: TimerQueue[Connection] = TimerQueue()
         self._exchanges: TimerQueue[Connection] = TimerQueue()
-        self.pending_connects = PendingConnects(context.connection_table, self._claim, self._refuse_waiting)
+        self.pending_connects = PendingConnects(context.connection_table, self._claim, self._refuse_oldest)
         self._stale_sessions = StaleSessions(context, mqtt_subscriptions, session_store)
         self.is_stopping = False
 
@@ -320,7 +320,7 @@ class ConnectHandler:
         elif not self.pending_connects.must_wait(now, connection):
             self._claim(now, connection)
 
-    def _refuse_waiting(self, now: int, connection: Connection) -> None:
+    def _refuse_oldest(self, now: int, connection: Connection) -> None:
         self._disconnect_handler.refuse(now, connection, Code.SERVER_BUSY, "this client connects too often")
 
     # The claim
@@ -419,7 +419,7 @@ class ConnectHandler:
         state = cast(SessionState, self._context.native_api.export_session(connection.session))
         kept = {known.filter: known for known in connection.stale_subscriptions}
         for filter, subscription in connection.subscriptions.items():
-            if connection.holds(filter):
+            if connection.has_own_subscription(filter):
                 kept[filter] = subscription.to_record()
         connection.stale_subscriptions = tuple(kept.values()) if connection.expiry_s else ()
         self._stale_sessions.await_resubscribe(now, connection)
@@ -442,13 +442,13 @@ class ConnectHandler:
         assert pool_client is not None, "only what a member of its own has can be forgotten"
         connection.awaited.add(_MEMBER)
 
-        def gone(now: int) -> None:
+        def on_closed(now: int) -> None:
             connection.awaited.discard(_MEMBER)
             if connection.state is State.RESUMING:
                 self._register(now, connection)
             self.handle_ready(now, connection)
 
-        self._context.network_clients.when_closed(connection.client_id, gone)
+        self._context.network_clients.when_closed(connection.client_id, on_closed)
         self._context.network_clients.leave(now, pool_client, end_session=False)
 
     def _await_record(self, now: int, connection: Connection) -> None:

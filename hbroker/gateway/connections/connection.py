@@ -200,7 +200,7 @@ class Connection:
             self.id, plain
         )
 
-    def holds(self, filter: str) -> bool:
+    def has_own_subscription(self, filter: str) -> bool:
         """Whether the session's own pool client has this subscription."""
         subscription = self.subscriptions.get(filter)
         return (

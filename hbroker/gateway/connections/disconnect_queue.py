@@ -31,7 +31,7 @@ class DisconnectQueue:
     ) -> None:
         self._connection_table = connection_table
         self._closed = closed
-        self._waiting: dict[int, tuple[Connection, ClosedEvent]] = {}
+        self._queue: dict[int, tuple[Connection, ClosedEvent]] = {}
         """By the connection's number, in the order in which they broke."""
         self._iteration = 0
         self._budget = 0
@@ -41,15 +41,15 @@ class DisconnectQueue:
 
     def add(self, now: int, connection: Connection, event: ClosedEvent) -> None:
         """Handles the end of a broken connection, now or soon."""
-        if not self._waiting and self._take_budget(now):
+        if not self._queue and self._take_budget(now):
             self._closed(now, connection, event)
         else:
-            self._waiting[connection.id] = connection, event
-            self._connection_table.disconnecting = len(self._waiting)
+            self._queue[connection.id] = connection, event
+            self._connection_table.disconnecting = len(self._queue)
 
     def count_connect(self) -> None:
         """Counts a CONNECT."""
-        if self._waiting:
+        if self._queue:
             self._unmatched_connects += 1
 
     def handle_now(self, now: int, client: str) -> None:
@@ -60,21 +60,21 @@ class DisconnectQueue:
 
     def handle_timeout(self, now: int) -> None:
         """Handles the ends that this iteration allows."""
-        while self._waiting and self._take_budget(now):
-            self._handle(now, next(iter(self._waiting.values()))[0])
+        while self._queue and self._take_budget(now):
+            self._handle(now, next(iter(self._queue.values()))[0])
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due: in the next iteration; None: the queue is empty."""
-        return self._iteration + 1 if self._waiting else None
+        return self._iteration + 1 if self._queue else None
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queue)
 
     def _handle(self, now: int, connection: Connection) -> None:
-        waiting = self._waiting.pop(connection.id, None)
-        if waiting is not None:
-            self._connection_table.disconnecting = len(self._waiting)
-            self._closed(now, *waiting)
+        end = self._queue.pop(connection.id, None)
+        if end is not None:
+            self._connection_table.disconnecting = len(self._queue)
+            self._closed(now, *end)
 
     def _take_budget(self, now: int) -> bool:
         if now != self._iteration:
@@ -82,7 +82,7 @@ class DisconnectQueue:
         if self._budget:
             self._budget -= 1
             return True
-        self._unmatched_connects = min(self._unmatched_connects, len(self._waiting))
+        self._unmatched_connects = min(self._unmatched_connects, len(self._queue))
         if self._unmatched_connects:
             self._unmatched_connects -= 1
             return True

@@ -40,7 +40,7 @@ class PendingConnects:
         self._connection_table = connection_table
         self._on_ready = on_ready
         self._refuse = refuse
-        self._waiting: dict[str, deque[Connection]] = {}
+        self._queues: dict[str, deque[Connection]] = {}
         self._timeouts: TimerQueue[str] = TimerQueue()
         self._awaited: dict[int, list[Callable[[int], None]]] = {}
         """By a connection that is not accepted yet: the callbacks for its acceptance."""
@@ -52,16 +52,16 @@ class PendingConnects:
         """Whether the connection waits for an earlier one of its client. If so, `on_ready` is called
         later."""
         client = connection.client_id
-        waiting = self._waiting.get(client)
-        if waiting is None and not self._has_pending(client):
+        queue = self._queues.get(client)
+        if queue is None and not self._has_pending(client):
             return False
-        if waiting is None:
-            waiting = self._waiting[client] = deque()
+        if queue is None:
+            queue = self._queues[client] = deque()
             self._await(now, client)
         connection.state_machine.handle(Event.QUEUE)
-        waiting.append(connection)
-        if len(waiting) > MOST_WAITING:
-            self._refuse(now, waiting.popleft())
+        queue.append(connection)
+        if len(queue) > MOST_WAITING:
+            self._refuse(now, queue.popleft())
         return True
 
     def when_accepted(self, now: int, connection: Connection, then: Callable[[int], None]) -> None:
@@ -115,16 +115,16 @@ class PendingConnects:
 
     def _begin(self, now: int, client: str) -> None:
         """Lets the next waiting connection go on, if there is one."""
-        waiting = self._waiting.get(client)
-        while waiting:
-            connection = waiting.popleft()
+        queue = self._queues.get(client)
+        while queue:
+            connection = queue.popleft()
             if connection.state is not State.QUEUED:
                 continue  # It was closed.
             self._on_ready(now, connection)
-            if waiting and self._has_pending(client):
+            if queue and self._has_pending(client):
                 self._await(now, client)
                 return
-        self._waiting.pop(client, None)
+        self._queues.pop(client, None)
         self._timeouts.cancel(client)
 
     # Callbacks of one connection

@@ -5,7 +5,7 @@ The owner of `$gateway` publishes the will when the gateway's link has been sile
 
 Any client of the network may write to the topic, also an earlier payload. So each presence has a stamp,
 higher than the earlier ones of its name. The will that takes a presence back has the same stamp. Gateways
-ignore a presence that is older than the known one, also for a gateway that is gone.
+ignore a presence that is older than the known one, also for a gateway that is absent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from hbroker.gateway.records.record_authentication import GATEWAYS
 __all__ = ["MOST", "GatewayRecord", "GatewayRecordChange", "GatewayRecords"]
 
 MOST: Final = 10_000
-"""Other gateways that are present, and as many that are gone. Of more gone ones the first are forgotten."""
+"""Other gateways that are present, and as many that are absent. Of more absent ones the first are
+forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,10 @@ class GatewayRecords:
 
     def __init__(self, name: str, run: int) -> None:
         self._own = GatewayRecord(name, run)
-        self._there: dict[str, GatewayRecord] = {}
+        self._present: dict[str, GatewayRecord] = {}
         """The other gateways that are present."""
-        self._gone: OrderedDict[str, tuple[GatewayRecord, bytes]] = OrderedDict()
-        """The other gateways that are gone, each with the payload that says so."""
+        self._absent: OrderedDict[str, tuple[GatewayRecord, bytes]] = OrderedDict()
+        """The other gateways that are absent, each with the payload that says so."""
 
     def update(self, record: GatewayRecord, payload: bytes) -> GatewayRecordChange:
         """Takes the presence of another gateway, or its will, with its payload."""
@@ -102,27 +103,27 @@ class GatewayRecords:
         if known is not None and record.rank <= known.rank:
             return GatewayRecordChange.KNOWN if record.rank == known.rank else GatewayRecordChange.OLD
         if record.is_alive:
-            if name not in self._there and len(self._there) >= MOST:
+            if name not in self._present and len(self._present) >= MOST:
                 return GatewayRecordChange.TOO_MANY
-            self._gone.pop(name, None)
-            self._there[name] = record
+            self._absent.pop(name, None)
+            self._present[name] = record
             return GatewayRecordChange.NEW
-        self._there.pop(name, None)
-        self._gone[name] = record, payload
-        self._gone.move_to_end(name)
-        if len(self._gone) > MOST:
-            self._gone.popitem(last=False)
+        self._present.pop(name, None)
+        self._absent[name] = record, payload
+        self._absent.move_to_end(name)
+        if len(self._absent) > MOST:
+            self._absent.popitem(last=False)
         return GatewayRecordChange.NEW
 
     def of(self, name: str) -> GatewayRecord | None:
-        """The known presence of another gateway, present or gone; None: it is unknown."""
-        gone = self._gone.get(name)
-        return self._there.get(name) if gone is None else gone[0]
+        """The known presence of another gateway, present or absent; None: it is unknown."""
+        absent = self._absent.get(name)
+        return self._present.get(name) if absent is None else absent[0]
 
     def correct_payload(self, name: str) -> bytes | None:
-        """The payload about a gateway that is gone, if this gateway must publish it; otherwise None."""
-        gone = self._gone.get(name)
-        return gone[1] if gone is not None and self.is_first_for(name) else None
+        """The payload about a gateway that is absent, if this gateway must publish it; otherwise None."""
+        absent = self._absent.get(name)
+        return absent[1] if absent is not None and self.is_first_for(name) else None
 
     def is_self(self, run: int) -> bool:
         """Whether this is the run of this gateway."""
@@ -132,18 +133,18 @@ class GatewayRecords:
         """Whether this run of this gateway is present, as far as known."""
         if self.is_self(run):
             return True
-        known = self._there.get(name)
+        known = self._present.get(name)
         return known is not None and known.run == run
 
     def is_first_for(self, hash: str) -> bool:
         """Whether this gateway is the first by rendezvous for `hash`: of all present gateways its weight is
         highest."""
-        return all(_weight(hash, self._own.name) > _weight(hash, name) for name in self._there)
+        return all(_weight(hash, self._own.name) > _weight(hash, name) for name in self._present)
 
     @property
     def names(self) -> list[str]:
         """The names of the present gateways, this one included."""
-        return sorted([self._own.name, *self._there])
+        return sorted([self._own.name, *self._present])
 
 
 def _weight(hash: str, name: str) -> bytes:

@@ -48,16 +48,16 @@ class ClaimRequests:
         self._context = context
         self._claimed = claimed
         self._topic = CLAIMS + context.settings.name
-        self._waiting: list[Connection] = []
+        self._pending: list[Connection] = []
         self._pauses: TimerQueue[_Batch] = TimerQueue()
 
     def claim(self, connection: Connection) -> None:
         """Claims the client of a connection, together with the others of this iteration."""
-        self._waiting.append(connection)
+        self._pending.append(connection)
 
     def handle_timeout(self, now: int) -> None:
         """Publishes the waiting claims, and those whose retry is due."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._pending = self._pending, []
         for connections in _together(waiting):
             self._send(now, _Batch(connections))
         for batch in self._pauses.due(now):
@@ -67,7 +67,7 @@ class ClaimRequests:
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due; None: never."""
-        return self._waiting[0].claimed_at if self._waiting else self._pauses.next()
+        return self._pending[0].claimed_at if self._pending else self._pauses.next()
 
     def _send(self, now: int, batch: _Batch) -> None:
         batch_claims = [

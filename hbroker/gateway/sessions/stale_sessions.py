@@ -44,30 +44,30 @@ class StaleSessions:
         self._context = context
         self._mqtt_subscriptions = mqtt_subscriptions
         self._session_store = session_store
-        self._waiting: TimerQueue[Connection] = TimerQueue()
+        self._timeouts: TimerQueue[Connection] = TimerQueue()
 
     def await_resubscribe(self, now: int, connection: Connection) -> None:
         """Starts the wait of a connection that has leftover subscriptions."""
         if connection.stale_subscriptions:
-            self._waiting.set(connection, now + RESUBSCRIBE_TIMEOUT)
+            self._timeouts.set(connection, now + RESUBSCRIBE_TIMEOUT)
 
     def handle_timeout(self, now: int) -> None:
         """Ends the subscriptions whose clients have not subscribed again."""
-        for connection in self._waiting.due(now):
+        for connection in self._timeouts.due(now):
             if connection.state is State.OPEN:
                 self._end(now, connection)
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due; None: never."""
-        return self._waiting.next()
+        return self._timeouts.next()
 
     def _end(self, now: int, connection: Connection) -> None:
-        left, connection.stale_subscriptions = connection.stale_subscriptions, ()
-        unwanted = tuple(kept for kept in left if not connection.holds(kept.filter))
-        if unwanted:
+        stale, connection.stale_subscriptions = connection.stale_subscriptions, ()
+        unclaimed = tuple(kept for kept in stale if not connection.has_own_subscription(kept.filter))
+        if unclaimed:
             if connection.pool_client is None:
                 connection.pool_client = self._context.network_clients.open(
                     now, connection.client_id, connection.expiry_s, clean_start=False, is_kept=True
                 )
-            self._mqtt_subscriptions.sweep(now, connection, unwanted)
+            self._mqtt_subscriptions.sweep(now, connection, unclaimed)
         self._session_store.save_changed(now, connection, None)

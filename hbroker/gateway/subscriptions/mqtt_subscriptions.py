@@ -97,7 +97,7 @@ class MqttSubscriptions:
         self._complete = complete
         self._ready = ready
         self._by_listener: dict[int, tuple[Connection, MqttSubscription]] = {}
-        self._waiting: dict[int, _PendingFilter] = {}
+        self._pending_filters: dict[int, _PendingFilter] = {}
         self._swept: dict[int, Connection] = {}
         self._failed: TimerQueue[int] = TimerQueue()
         self._moving: dict[int, MqttSubscription] = {}
@@ -140,7 +140,9 @@ class MqttSubscriptions:
             if subscription.pool_client is None:
                 ack.codes[index] = Code.SUCCESS
             else:
-                self._waiting[subscription.listener] = _PendingFilter(ack, index, connection, subscription)
+                self._pending_filters[subscription.listener] = _PendingFilter(
+                    ack, index, connection, subscription
+                )
             self._end(now, subscription)
         self._finish_if_complete(now, ack)
 
@@ -209,10 +211,10 @@ class MqttSubscriptions:
         """
         for subscription in connection.subscriptions.values():
             self._by_listener.pop(subscription.listener, None)
-            waiting = self._waiting.pop(subscription.listener, None)
-            if waiting is not None and waiting.former is not None:
-                self._by_listener.pop(waiting.former.listener, None)
-                self._failed.cancel(waiting.former.listener)
+            pending_filter = self._pending_filters.pop(subscription.listener, None)
+            if pending_filter is not None and pending_filter.former is not None:
+                self._by_listener.pop(pending_filter.former.listener, None)
+                self._failed.cancel(pending_filter.former.listener)
             self._failed.cancel(subscription.listener)
             self._sys.remove(subscription.listener)
             moved = self._moving.pop(subscription.listener, None)
@@ -220,8 +222,8 @@ class MqttSubscriptions:
                 self._network_clients.control(SHARED).unsubscribe(now, moved.listener)
             if subscription.pool_client == SHARED:
                 self._network_clients.control(SHARED).unsubscribe(now, subscription.listener)
-                if waiting is not None and waiting.former is not None:
-                    self._network_clients.control(SHARED).unsubscribe(now, waiting.former.listener)
+                if pending_filter is not None and pending_filter.former is not None:
+                    self._network_clients.control(SHARED).unsubscribe(now, pending_filter.former.listener)
         self._sys.closed(connection.id)
         for listener in [id for id in connection.awaited if isinstance(id, int)]:
             self._swept.pop(listener, None)
@@ -294,7 +296,7 @@ class MqttSubscriptions:
             if former is not None:
                 self._end(now, former)
         else:
-            self._waiting[subscription.listener] = _PendingFilter(
+            self._pending_filters[subscription.listener] = _PendingFilter(
                 ack, index, connection, subscription, former
             )
 
@@ -404,7 +406,7 @@ class MqttSubscriptions:
     def _move(self, now: int, connection: Connection, former: MqttSubscription) -> None:
         """Moves a listener from the shared pool client to the session's own. The former one ends when the new
         one is complete."""
-        if former.pool_client != SHARED or former.listener in self._waiting:
+        if former.pool_client != SHARED or former.listener in self._pending_filters:
             return
         again = replace(former, listener=0, pool_client=connection.pool_client)
         self._by_listener.pop(former.listener, None)
@@ -435,25 +437,25 @@ class MqttSubscriptions:
 
     def _set_code(self, now: int, listener: int, code: int | None) -> None:
         """Sets the code of a filter. None: the granted QoS."""
-        waiting = self._waiting.pop(listener, None)
-        if waiting is None:
+        pending_filter = self._pending_filters.pop(listener, None)
+        if pending_filter is None:
             return
-        if waiting.former is not None:
-            if waiting.former.pool_client != waiting.subscription.pool_client:
-                self._native_api.detach_listener(waiting.former.listener)
-            self._end(now, waiting.former)
-        granted = waiting.subscription.options.qos if waiting.ack.is_suback else Code.SUCCESS
-        waiting.ack.codes[waiting.index] = granted if code is None else code
-        self._finish_if_complete(now, waiting.ack)
+        if pending_filter.former is not None:
+            if pending_filter.former.pool_client != pending_filter.subscription.pool_client:
+                self._native_api.detach_listener(pending_filter.former.listener)
+            self._end(now, pending_filter.former)
+        granted = pending_filter.subscription.options.qos if pending_filter.ack.is_suback else Code.SUCCESS
+        pending_filter.ack.codes[pending_filter.index] = granted if code is None else code
+        self._finish_if_complete(now, pending_filter.ack)
 
     def _fail(self, now: int, listener: int, reason: int) -> None:
-        waiting = self._waiting.get(listener)
-        if waiting is None:
+        pending_filter = self._pending_filters.get(listener)
+        if pending_filter is None:
             if listener in self._by_listener:
                 self._failed.set(listener, now + _AGAIN)
                 self._confirm_restored(now, listener, is_resumed=False)
             return
-        connection, subscription = waiting.connection, waiting.subscription
+        connection, subscription = pending_filter.connection, pending_filter.subscription
         self._by_listener.pop(listener, None)
         self._native_api.detach_listener(listener)
         self._sys.remove(listener)

@@ -1,6 +1,6 @@
 """The Python client: connections, publications, subscriptions (docs/api.md).
 
-    client            the asynchronous API: `connect` and `Client`
+    async_client      the asynchronous API: `connect` and `Client`
     client_pool       many clients behind one socket; `pool_driver` runs their control loops
     subscription      the messages of some filters, for the asynchronous client
     dispatcher        one client's endpoint, control, callbacks and inboxes, without asyncio
@@ -11,7 +11,7 @@
     failure           turns outcomes into exceptions
     admin_request     sends an operator's order to a node
 
-`client_pool` imports `client`, which imports `subscription`, which imports `dispatcher`, which imports
+`client_pool` imports `async_client`, which imports `subscription`, which imports `dispatcher`, which imports
 `inbox`, `identity`, `publication` and `failure`. `hbroker.sync` builds the blocking API from `dispatcher` and
 what is below it. `admin_request` stands alone.
 """

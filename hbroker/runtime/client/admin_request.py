@@ -27,10 +27,10 @@ def give_order(
     *,
     join_key: bytes = b"",
     timeout: float,
-    waits: Callable[[], None] = lambda: None,
+    on_under_way: Callable[[], None] = lambda: None,
 ) -> None:
-    """Returns once the node has carried the order out. `waits` is called when the node answers that the order
-    is under way.
+    """Returns once the node has carried the order out. `on_under_way` is called when the node answers that
+    the order is under way.
 
     Raises Refused with the node's explanation, and Unreachable if the order is not done after `timeout`
     seconds.
@@ -39,7 +39,7 @@ def give_order(
     try:
         ordering = AdminClient(endpoint, Random(secrets.randbits(64)), address, order, join_key)
         ordering.start(clock())
-        _wait(endpoint, ordering, clock() + round(timeout * 1e6), waits)
+        _wait(endpoint, ordering, clock() + round(timeout * 1e6), on_under_way)
     finally:
         endpoint.shutdown()
     answer = ordering.answer
@@ -52,14 +52,14 @@ def give_order(
         raise Unreachable(f"{order.node} is still at it after {timeout:g} s{why}", _UNREACHABLE)
 
 
-def _wait(endpoint: Endpoint, ordering: AdminClient, deadline: int, waits: Callable[[], None]) -> None:
+def _wait(endpoint: Endpoint, ordering: AdminClient, deadline: int, on_under_way: Callable[[], None]) -> None:
     control_loop = ControlLoop(endpoint, ordering)
     is_under_way = False
     while not ordering.has_ended and clock() < deadline:
-        control_loop.take(clock())
+        control_loop.run_iteration(clock())
         if ordering.answer is not None and not is_under_way and not ordering.has_ended:
             is_under_way = True
-            waits()
+            on_under_way()
         now = clock()
         due = ordering.poll_timeout()
         if due is not None:

@@ -29,7 +29,7 @@ from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Published, Result
 from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
-from hbroker.runtime.client.client import TIMEOUT, Client
+from hbroker.runtime.client.async_client import TIMEOUT, Client
 from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT, LEAVE_TIMEOUT
 from hbroker.runtime.client.identity import Identity, PoolClientProfile, random_id
 from hbroker.runtime.client.pool_driver import PoolDriver, PoolEndpoint
@@ -59,7 +59,7 @@ class ClientPool:
         self._timeout = timeout
         self._root: Address = root
         self._open_driver: PoolDriver | None = None
-        self._members: set[PoolClient] = set()
+        self._pool_clients: set[PoolClient] = set()
         self._caches = ResolverCaches.shared()
         """What the clients know about nodes. They share it, because they have the same address."""
 
@@ -93,13 +93,13 @@ class ClientPool:
         Raises Refused and Unreachable if no node accepts the will, ValueError for an invalid argument or if a
         client of the pool has this session already, and NotConnected if the pool is closed.
         """
-        member = self._open(Identity.of(**cast(Any, profile)))
+        pool_client = self._open(Identity.of(**cast(Any, profile)))
         try:
-            await member._begin()
+            await pool_client._begin()
         except BaseException:
-            member.vanish()
+            pool_client.vanish()
             raise
-        return member
+        return pool_client
 
     async def drain(self, timeout: float | None = None) -> bool:
         """As `Client.drain`, for all clients of the pool."""
@@ -111,8 +111,8 @@ class ClientPool:
         if self._open_driver is None:
             return
         await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
-        for member in list(self._members):
-            member._dispatcher.close(end_session=end_sessions)
+        for pool_client in list(self._pool_clients):
+            pool_client._dispatcher.close(end_session=end_sessions)
         await asyncio.to_thread(self._pool_driver.pool.drain, LEAVE_TIMEOUT)
         self._stop()
 
@@ -120,7 +120,7 @@ class ClientPool:
 
     def __len__(self) -> int:
         """The number of clients."""
-        return len(self._members)
+        return len(self._pool_clients)
 
     @property
     def address(self) -> Address:
@@ -147,19 +147,19 @@ class ClientPool:
             )
         except NativeError as error:
             raise ValueError(f"client {session_options.client!r}: {error}") from None
-        endpoint = driver.take(number, acknowledges=not identity.holds)
-        member = PoolClient(self, endpoint, self._root, identity, self._timeout)
-        self._members.add(member)
-        return member
+        endpoint = driver.add(number, acknowledges=not identity.acknowledges_handled)
+        pool_client = PoolClient(self, endpoint, self._root, identity, self._timeout)
+        self._pool_clients.add(pool_client)
+        return pool_client
 
     def _stop(self) -> None:
         driver, self._open_driver = self._open_driver, None
-        members = list(self._members)
-        self._members.clear()
+        pool_clients = list(self._pool_clients)
+        self._pool_clients.clear()
         if driver is not None:
             driver.stop()
-        for member in members:
-            member._dispatcher.end()
+        for pool_client in pool_clients:
+            pool_client._dispatcher.end()
 
 
 class PoolClient(Client):
@@ -187,10 +187,10 @@ class PoolClient(Client):
         """As `try_publish`, at QoS 1 or 2. `on_result` is called with the `Reason` once the outcome is known;
         with None if the client ends before. It serves callers that wait for thousands of messages."""
 
-        def tell(result: Result | Exception) -> None:
+        def on_outcome(result: Result | Exception) -> None:
             on_result(result.reason if isinstance(result, Published) else None)
 
-        return self._dispatcher.publish(topic, payload, properties, tell)
+        return self._dispatcher.publish(topic, payload, properties, on_outcome)
 
     async def drain(self, timeout: float | None = None) -> bool:
         """As `Client.drain`, for this client alone."""
@@ -226,13 +226,13 @@ class PoolClient(Client):
 
     def _is_busy(self) -> bool:
         counters = self._pool_endpoint.counters()
-        return self._dispatcher.is_owed or any(
+        return self._dispatcher.has_pending_publications or any(
             counters[name] for name in ("inflight", "waiting", "queued_bytes")
         )
 
     def _stop(self) -> None:
         super()._stop()
-        self._pool._members.discard(self)
+        self._pool._pool_clients.discard(self)
 
 
 def _config() -> Config:

@@ -1,8 +1,8 @@
 """Connects one client's control with the callers that wait for it, whether in asyncio or in threads.
 
-`hbroker.runtime.client.client` (asyncio) and `hbroker.sync` (threads) both call it, each so that only one
-call runs at a time. The dispatcher gives each outcome to its callback, and each message to its inboxes, in
-batches. While an inbox that must not discard messages is full, messages stay in the native core.
+`hbroker.runtime.client.async_client` (asyncio) and `hbroker.sync` (threads) both call it, each so that only
+one call runs at a time. The dispatcher gives each outcome to its callback, and each message to its inboxes,
+in batches. While an inbox that must not discard messages is full, messages stay in the native core.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def config_of(identity: Identity) -> Config:
         seed=random_id(),
         persistent=identity.session_options.is_persistent,
         named=identity.session_options.is_named,
-        hold=identity.holds,
+        hold=identity.acknowledges_handled,
         max_message_bytes=identity.max_message_bytes,
         reassembly_bytes=2 * identity.max_message_bytes,
         receive_messages=identity.receive_messages,
@@ -105,15 +105,15 @@ def config_of(identity: Identity) -> Config:
 
 
 class Dispatcher:
-    """One client's endpoint, control, callbacks and inboxes. `on_room` is called when messages can be read
-    again. `caches`: as in `ClientControl`."""
+    """One client's endpoint, control, callbacks and inboxes. `on_unblocked` is called when messages can be
+    read again. `caches`: as in `ClientControl`."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         root: Address,
         identity: Identity,
-        on_room: Callable[[], None],
+        on_unblocked: Callable[[], None],
         caches: ResolverCaches | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -123,8 +123,8 @@ class Dispatcher:
         self.is_persistent = identity.session_options.is_persistent
         """The session outlives its link."""
         self._on_will: Callback | None = None
-        self._holds = identity.holds
-        self._unbegun: set[int] = set()
+        self._acknowledges_handled = identity.acknowledges_handled
+        self._incomplete: set[int] = set()
         """Subscriptions that were made with `clean_start` and are not complete. A message that is only for
         these belongs to an earlier run."""
         self._released: set[int] = set()
@@ -132,12 +132,12 @@ class Dispatcher:
         self._shared: dict[tuple[int, int], int] = {}
         """For each message that is in several inboxes: in how many of them it was not handled yet."""
         self._handled: list[tuple[int, int]] = []
-        self._members: set[int] = set()
+        self._group_members: set[int] = set()
         """Subscriptions that are a member of a shared group."""
-        self._given_back: list[tuple[int, int]] = []
+        self._unread_shared: list[tuple[int, int]] = []
         """Messages of shared groups that the client is about to leave, and that the application has not
         handled."""
-        self._on_room = on_room
+        self._on_unblocked = on_unblocked
         self._requests: dict[int, Callback] = {}
         self._publications: dict[int, Callback] = {}
         self._inboxes: dict[int, Inbox] = {}
@@ -223,33 +223,33 @@ class Dispatcher:
         self._requests[subscription] = callback
         self._inboxes[subscription] = inbox
         if group:
-            self._members.add(subscription)
+            self._group_members.add(subscription)
         if self.control.session_options.clean_start:
-            self._unbegun.add(subscription)
+            self._incomplete.add(subscription)
         return subscription
 
     def unsubscribe(self, subscription: int, callback: Callback) -> None:
         """Ends a subscription. The callback is called when every owner has ended it."""
         self._inboxes.pop(subscription, None)
-        self._unbegun.discard(subscription)
+        self._incomplete.discard(subscription)
         self._requests[subscription] = callback
         self._flush_handled()
         self.control.unsubscribe(clock(), subscription)
-        if subscription in self._members:
+        if subscription in self._group_members:
             # §6.5: from here on the core acknowledges no message that is for another member.
-            self._members.discard(subscription)
-            self.endpoint.give_back(self._given_back)
-            self._given_back = []
+            self._group_members.discard(subscription)
+            self.endpoint.give_back(self._unread_shared)
+            self._unread_shared = []
 
     def release(self, subscription: int) -> None:
         """Leaves a subscription in the session, and takes no more of its messages."""
         self._inboxes.pop(subscription, None)
-        self._members.discard(subscription)
+        self._group_members.discard(subscription)
         self._released.add(subscription)
         self._flush_handled()
         self.control.release(clock(), subscription)
 
-    def let_go(self, inbox: Inbox, subscriptions: Sequence[int], *, keep: bool | None) -> Sequence[int]:
+    def close_inbox(self, inbox: Inbox, subscriptions: Sequence[int], *, keep: bool | None) -> Sequence[int]:
         """Closes an inbox. `keep`: as in `Subscription.close`. Returns the subscriptions that the caller must
         end."""
         keep = self.is_persistent if keep is None else keep
@@ -267,19 +267,19 @@ class Dispatcher:
         for sequence in sequences:
             self._publications.pop(sequence, None)
 
-    def turn(self, now: int) -> bool:
+    def dispatch(self, now: int) -> bool:
         """Gives all outcomes to their callbacks, and messages to the inboxes. Returns whether there may be
         more messages."""
-        if self._unbegun:
-            # These messages arrived before the outcomes below, so `_unbegun` still shows which belong to an
-            # earlier run.
+        if self._incomplete:
+            # These messages arrived before the outcomes below, so `_incomplete` still shows which belong to
+            # an earlier run.
             while self._read() == BATCH:
                 pass
         while (result := self.control.poll_result()) is not None:
-            self._hand_on(result)
+            self._handle_result(result)
         fault = self.endpoint.fault
         if fault is not None:
-            self._break_off(NotConnected(f"the client's socket failed: {fault}"))
+            self._fail_with(NotConnected(f"the client's socket failed: {fault}"))
         if self.has_failed or self.is_blocked:
             return False
         return self._read() == BATCH
@@ -315,7 +315,7 @@ class Dispatcher:
         Idempotent."""
         if self._error is None:
             self._error = NotConnected("the client vanished")
-            self._break_off(self._error)
+            self._fail_with(self._error)
 
     # Out
 
@@ -325,7 +325,7 @@ class Dispatcher:
         return any(inbox.is_blocking for inbox in self._inboxes.values())
 
     @property
-    def is_owed(self) -> bool:
+    def has_pending_publications(self) -> bool:
         """Whether the outcome of a published message is pending."""
         return bool(self._publications)
 
@@ -345,8 +345,8 @@ class Dispatcher:
 
     def new_inbox(self, limit: int, qos: int, on_ready: Callable[[], None]) -> Inbox:
         """An inbox; `on_ready` wakes its consumer."""
-        told = (self._on_handled, self._on_unread) if self._holds else (None, None)
-        return Inbox(limit, qos, on_ready, self._on_room, *told)
+        callbacks = (self._on_handled, self._on_unread) if self._acknowledges_handled else (None, None)
+        return Inbox(limit, qos, on_ready, self._on_unblocked, *callbacks)
 
     def check(self) -> None:
         """Raises NotConnected, or the error that ended the client, once it is closed or has failed."""
@@ -357,8 +357,8 @@ class Dispatcher:
         messages = self.endpoint.poll_messages(BATCH)
         for message in messages:
             subscriptions = message.subscriptions
-            if self._unbegun and not message.retained and self._unbegun.issuperset(subscriptions):
-                if self._holds:
+            if self._incomplete and not message.retained and self._incomplete.issuperset(subscriptions):
+                if self._acknowledges_handled:
                     self._on_handled(message, False)
             elif len(subscriptions) == 1 and (inbox := self._inboxes.get(subscriptions[0])) is not None:
                 inbox.put(message)
@@ -369,7 +369,7 @@ class Dispatcher:
     def _deliver(self, message: Message, subscriptions: list[int]) -> None:
         """Puts a message into each inbox once. There may be several, or none."""
         inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, subscriptions) if inbox}
-        if self._holds and message.qos:
+        if self._acknowledges_handled and message.qos:
             if len(inboxes) > 1:
                 self._shared[message.copy_id] = len(inboxes)
             elif not inboxes and not self._released.intersection(subscriptions):
@@ -386,10 +386,10 @@ class Dispatcher:
 
     def _on_unread(self, message: Message) -> None:
         """Handles a message that is left in an inbox whose subscription ends or stays in the session."""
-        if not message.qos or not self._members.issuperset(message.subscriptions):
+        if not message.qos or not self._group_members.issuperset(message.subscriptions):
             self._on_handled(message, False)
         elif self._is_last(message):
-            self._given_back.append(message.copy_id)
+            self._unread_shared.append(message.copy_id)
 
     def _is_last(self, message: Message) -> bool:
         """Counts one inbox less for a message. Returns whether it was the last one."""
@@ -404,7 +404,7 @@ class Dispatcher:
             self.endpoint.handled(self._handled)
             self._handled = []
 
-    def _break_off(self, error: HBrokerError) -> None:
+    def _fail_with(self, error: HBrokerError) -> None:
         """Ends the client with an error. Messages that were read can still be taken from the inboxes; then
         they raise the error."""
         self.has_failed = True
@@ -415,12 +415,12 @@ class Dispatcher:
             inbox.close(self._error)
         self.fail(self._error)
 
-    def _hand_on(self, result: Result) -> None:
+    def _handle_result(self, result: Result) -> None:
         callback: Callback | None = None
         match result:
             case TakenOver():
                 self.is_taken_over = True
-                self._break_off(of_takeover(self.control.session_options.client))
+                self._fail_with(of_takeover(self.control.session_options.client))
             case WillSet() | WillRefused():
                 callback, self._on_will = self._on_will, None
             case Published():
@@ -433,12 +433,12 @@ class Dispatcher:
             case Resolved() | ResolveFailed():
                 callback = self._requests.pop(result.lookup_id, None)
             case Subscribed() | Unsubscribed():
-                self._unbegun.discard(result.subscription)
+                self._incomplete.discard(result.subscription)
                 callback = self._requests.pop(result.subscription, None)
             case SubscriptionFailed():
                 callback = self._requests.pop(result.subscription, None)
                 inbox = self._inboxes.pop(result.subscription, None)
-                self._members.discard(result.subscription)
+                self._group_members.discard(result.subscription)
                 # Without a callback the subscription was complete before, and was refused when it was made
                 # again.
                 if inbox is not None and callback is None and not self.has_failed:

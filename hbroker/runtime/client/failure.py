@@ -18,21 +18,21 @@ __all__ = ["of_publication", "of_request", "of_root", "of_takeover", "of_will", 
 
 def of_request(result: ResolveFailed | SubscriptionFailed, timeout: float) -> HBrokerError:
     """The exception for a look-up or subscription that failed."""
-    what = f"topic {result.topic!r}" if isinstance(result, ResolveFailed) else f"filter {result.filter!r}"
+    subject = f"topic {result.topic!r}" if isinstance(result, ResolveFailed) else f"filter {result.filter!r}"
     name = reason_name(result.reason)
-    asked = ", ".join(result.tried) or "nobody"
+    tried = ", ".join(result.tried) or "nobody"
     if result.answered:
-        return Refused(f"{what} was refused: {name} (asked: {asked})", result.reason)
-    return Unreachable(f"{what}: {name}, no answer within {timeout:g} s from: {asked}", result.reason)
+        return Refused(f"{subject} was refused: {name} (asked: {tried})", result.reason)
+    return Unreachable(f"{subject}: {name}, no answer within {timeout:g} s from: {tried}", result.reason)
 
 
 def of_root(result: ResolveFailed, timeout: float) -> HBrokerError:
     """The exception for a root that did not answer, or refused."""
-    asked = ", ".join(result.tried)
+    tried = ", ".join(result.tried)
     if result.answered:
-        return Refused(f"the root at {asked} refused: {reason_name(result.reason)}", result.reason)
+        return Refused(f"the root at {tried} refused: {reason_name(result.reason)}", result.reason)
     check = "Is a node running there, and does UDP get through in both directions?"
-    return Unreachable(f"no root answers at {asked} within {timeout:g} s. {check}", result.reason)
+    return Unreachable(f"no root answers at {tried} within {timeout:g} s. {check}", result.reason)
 
 
 def of_publication(result: Published) -> HBrokerError | None:

@@ -107,11 +107,12 @@ class Profile(PoolClientProfile, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One client. `will`: None: it has none. `holds`: it acknowledges handled messages only."""
+    """One client. `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages
+    only."""
 
     session_options: SessionOptions
     will: Will | None = None
-    holds: bool = False
+    acknowledges_handled: bool = False
     max_message_bytes: int = 268_435_456
     receive_messages: int = 4_096
     receive_bytes: int = 8_388_608

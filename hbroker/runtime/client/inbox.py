@@ -25,7 +25,7 @@ __all__ = ["Inbox"]
 class Inbox:
     """The queue of one `Subscription`.
 
-    `on_ready`: called when there is something to take. `on_room`: called when the inbox stops blocking.
+    `on_ready`: called when there is something to take. `on_unblocked`: called when the inbox stops blocking.
     `on_handled`: called with each message that the consumer has handled, and whether another one waits.
     `on_unread`: called with each message that was in the inbox when it closed. None: not called.
     """
@@ -35,17 +35,17 @@ class Inbox:
         limit: int,
         qos: int,
         on_ready: Callable[[], None],
-        on_room: Callable[[], None],
+        on_unblocked: Callable[[], None],
         on_handled: Callable[[Message, bool], None] | None = None,
         on_unread: Callable[[Message], None] | None = None,
     ) -> None:
         self._limit = limit
         self._qos = qos
         self._on_ready = on_ready
-        self._on_room = on_room
+        self._on_unblocked = on_unblocked
         self._on_handled = on_handled
         self._on_unread = on_unread
-        self._in_hand: Message | None = None
+        self._current: Message | None = None
         self._messages: deque[Message] = deque()
         self.is_closed = False
         """Whether no further message can arrive."""
@@ -66,7 +66,7 @@ class Inbox:
         if not waiting:
             self._on_ready()
 
-    def take(self) -> Message | None:
+    def pop(self) -> Message | None:
         """The next message; None: there is none. If an error closed the inbox, raises it once the inbox is
         empty."""
         if self._on_handled is not None:
@@ -78,9 +78,9 @@ class Inbox:
         was_blocking = self._qos > 0 and self.is_blocking
         message = self._messages.popleft()
         if self._on_handled is not None:
-            self._in_hand = message
+            self._current = message
         if was_blocking and not self.is_blocking:
-            self._on_room()
+            self._on_unblocked()
         return message
 
     def close(self, error: Exception | None = None, *, keep: bool = False) -> None:
@@ -95,7 +95,7 @@ class Inbox:
             self._drop_unread(keep)
         self._on_ready()
         if was_blocking:
-            self._on_room()
+            self._on_unblocked()
 
     def _drop_unread(self, keep: bool) -> None:
         unread, self._messages = self._messages, deque()
@@ -104,7 +104,7 @@ class Inbox:
                 self._on_unread(message)
 
     def _finish(self) -> None:
-        message, self._in_hand = self._in_hand, None
+        message, self._current = self._current, None
         if message is not None and self._on_handled is not None:
             self._on_handled(message, bool(self._messages))
 

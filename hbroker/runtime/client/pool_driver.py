@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hbroker._native import ClientPool, Message
-from hbroker._native import PoolClient as NativeMember
+from hbroker._native import PoolClient as NativePoolClient
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.packets import Address
 from hbroker.protocol.timers import TimerQueue
@@ -37,7 +37,7 @@ class PoolDriver:
         self.pool = pool
         self._loop: asyncio.AbstractEventLoop | None = loop
         self._endpoints: dict[int, PoolEndpoint] = {}
-        self._awake: dict[int, PoolEndpoint] = {}
+        self._woken: dict[int, PoolEndpoint] = {}
         """The endpoints that the next iteration visits."""
         self._deadlines: TimerQueue[int] = TimerQueue()
         self._handled: list[tuple[int, tuple[int, int]]] = []
@@ -47,24 +47,24 @@ class PoolDriver:
 
     # Change
 
-    def take(self, number: int, *, acknowledges: bool) -> PoolEndpoint:
+    def add(self, number: int, *, acknowledges: bool) -> PoolEndpoint:
         """The endpoint of a new client. `acknowledges`: messages are acknowledged when the dispatcher reads
         them."""
         endpoint = PoolEndpoint(self, number, self.pool.member(number), acknowledges=acknowledges)
         self._endpoints[number] = endpoint
         return endpoint
 
-    def leave(self, endpoint: PoolEndpoint) -> None:
+    def remove(self, endpoint: PoolEndpoint) -> None:
         """Removes a client that has ended. Idempotent."""
         if self._endpoints.pop(endpoint.number, None) is not None and self._loop is not None:
-            self._awake.pop(endpoint.number, None)
+            self._woken.pop(endpoint.number, None)
             self._deadlines.cancel(endpoint.number)
             self.pool.close_pool_client(endpoint.number)
 
     def wake(self, endpoint: PoolEndpoint) -> None:
         """Visits this endpoint in the next iteration."""
         if self._loop is not None:
-            self._awake[endpoint.number] = endpoint
+            self._woken[endpoint.number] = endpoint
             if self._next is None:
                 self._next = self._loop.call_soon(self._iterate)
 
@@ -94,7 +94,7 @@ class PoolDriver:
         if self._loop is None:
             return
         now = clock()
-        visited, self._awake = self._awake, {}
+        visited, self._woken = self._woken, {}
         events = self.pool.poll_pool_events(BATCH)
         for number, event in events:
             if (endpoint := self._endpoints.get(number)) is not None:
@@ -116,13 +116,13 @@ class PoolDriver:
         if self._handled:
             self.pool.handled(self._handled)
             self._handled = []
-        self._plan(now, at_once=bool(self._awake) or BATCH in (len(events), len(messages)))
+        self._plan(now, at_once=bool(self._woken) or BATCH in (len(events), len(messages)))
 
     def _visit(self, now: int, endpoint: PoolEndpoint) -> None:
         if endpoint.number not in self._endpoints:
             return
         if endpoint.guard(endpoint.on_iteration, now):
-            self._awake[endpoint.number] = endpoint
+            self._woken[endpoint.number] = endpoint
         if endpoint.number not in self._endpoints:
             return  # `on_iteration` has ended the client.
         due = endpoint.control.poll_timeout()
@@ -150,7 +150,9 @@ class PoolEndpoint:
 
     control: ClientControl
 
-    def __init__(self, pool: PoolDriver, number: int, native: NativeMember, *, acknowledges: bool) -> None:
+    def __init__(
+        self, pool: PoolDriver, number: int, native: NativePoolClient, *, acknowledges: bool
+    ) -> None:
         self._endpoints = pool
         self._native = native
         self._acknowledges = acknowledges
@@ -196,7 +198,7 @@ class PoolEndpoint:
 
     def shutdown(self) -> None:
         """Ends the client. The pool's socket stays open."""
-        self._endpoints.leave(self)
+        self._endpoints.remove(self)
 
     # As a runner
 
@@ -208,7 +210,7 @@ class PoolEndpoint:
         """Schedules a visit in the next iteration."""
         self._endpoints.wake(self)
 
-    def watch(self, wanted: bool) -> None:
+    def watch(self, is_watching: bool) -> None:
         """Does nothing: messages that the client does not take stay in `unread`."""
 
     def stop(self) -> None:

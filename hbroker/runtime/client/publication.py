@@ -58,24 +58,25 @@ def parts(messages: Messages) -> Iterator[list[tuple[str, bytes]]]:
 
 
 class Batch:
-    """The messages whose outcome is pending, and the first error. `on_news` is called after each outcome."""
+    """The messages whose outcome is pending, and the first error. `on_outcome` is called after each
+    outcome."""
 
-    def __init__(self, on_news: Callable[[], None]) -> None:
-        self._on_news = on_news
-        self.waiting: set[int] = set()
+    def __init__(self, on_outcome: Callable[[], None]) -> None:
+        self._on_outcome = on_outcome
+        self.pending: set[int] = set()
         self.error: Exception | None = None
 
     def set(self, result: Result | Exception) -> None:
         """Takes one outcome. An exception: no further outcome follows."""
         if isinstance(result, Published):
-            self.waiting.discard(result.sequence)
+            self.pending.discard(result.sequence)
             self.error = self.error or of_publication(result)
         elif isinstance(result, Exception):
-            self.waiting.clear()
+            self.pending.clear()
             self.error = self.error or result
-        self._on_news()
+        self._on_outcome()
 
     @property
     def is_over(self) -> bool:
         """Whether no outcome is pending, or there was an error."""
-        return not self.waiting or self.error is not None
+        return not self.pending or self.error is not None

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from hbroker._native import Message
     from hbroker.protocol.subscriptions.client.options import Options
 
-__all__ = ["Subscription", "Waiting"]
+__all__ = ["PendingRequest", "Subscription"]
 
 
-class Waiting:
+class PendingRequest:
     """Awaits one outcome."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
-        message = self._inbox.take()
+        message = self._inbox.pop()
         if message is None:
             message = await self._take()
         if message is None:
@@ -94,7 +94,7 @@ class Subscription:
     async def next(self, timeout: float | None = None) -> Message | None:
         """The next message. None: no message arrived within `timeout` seconds, or the subscription is
         closed."""
-        message = self._inbox.take()
+        message = self._inbox.pop()
         if message is not None:
             return message
         try:
@@ -112,13 +112,13 @@ class Subscription:
         False. False: every owner ends the subscription.
         """
         ids, self._ids = self._ids, []
-        if not (ending := self._dispatcher.let_go(self._inbox, ids, keep=keep)):
+        if not (ending := self._dispatcher.close_inbox(self._inbox, ids, keep=keep)):
             return
-        waiting = [Waiting() for _ in ending]
-        for subscription, ended in zip(ending, waiting, strict=True):
+        pending = [PendingRequest() for _ in ending]
+        for subscription, ended in zip(ending, pending, strict=True):
             self._dispatcher.unsubscribe(subscription, ended.set)
         self._wake()
-        for ended in waiting:
+        for ended in pending:
             await ended
 
     @property
@@ -128,18 +128,18 @@ class Subscription:
 
     async def _open(self) -> Subscription:
         dispatcher = self._dispatcher
-        waiting = []
+        pending = []
         try:
             for filter in self.filters:
-                waiting.append(Waiting())
+                pending.append(PendingRequest())
                 timeout_us = microseconds(self._timeout)
                 self._ids.append(
-                    dispatcher.subscribe(filter, self._options, self._inbox, timeout_us, waiting[-1].set)
+                    dispatcher.subscribe(filter, self._options, self._inbox, timeout_us, pending[-1].set)
                 )
             self._wake()
             owners: set[str] = set()
             self.resumed = True
-            for complete in waiting:
+            for complete in pending:
                 match await complete:
                     case Subscribed(owners=some, resumed=resumed):
                         owners.update(some)
@@ -154,7 +154,7 @@ class Subscription:
         return self
 
     async def _take(self) -> Message | None:
-        while (message := self._inbox.take()) is None and not self._inbox.is_closed:
+        while (message := self._inbox.pop()) is None and not self._inbox.is_closed:
             self._ready.clear()
             await self._ready.wait()
         return message

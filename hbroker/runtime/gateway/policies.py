@@ -22,12 +22,12 @@ from hbroker.gateway.access.policy import FilePolicy, Policy
 from hbroker.runtime.gateway.files import read_rules, read_users
 from hbroker.runtime.logs import EventLog
 
-__all__ = ["MemoryBudget", "Verified", "load_policy"]
+__all__ = ["MemoryBudget", "VerifiedPasswordCache", "load_policy"]
 
 MOST_REMEMBERED: Final = 100_000
 
 
-class Verified:
+class VerifiedPasswordCache:
     """The passwords that were verified, as keyed hashes, one for each user. At most `most` are kept; the one
     that was used longest ago is discarded first.
 
@@ -74,14 +74,14 @@ class MemoryBudget:
         self._changed = threading.Condition()
 
     @contextmanager
-    def taken(self, kib: int) -> Iterator[None]:
+    def reserve(self, kib: int) -> Iterator[None]:
         """Waits for `kib` KiB, or for the whole budget if that is less, and holds them during the `with`
         block."""
         kib = min(kib, self._kib)
-        ticket = object()
+        reservation = object()
         with self._changed:
-            self._queue.append(ticket)
-            self._changed.wait_for(lambda: self._queue[0] is ticket and self._free >= kib)
+            self._queue.append(reservation)
+            self._changed.wait_for(lambda: self._queue[0] is reservation and self._free >= kib)
             self._queue.popleft()
             self._free -= kib
             self._changed.notify_all()
@@ -93,12 +93,12 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     @property
-    def waiting(self) -> int:
+    def queue_length(self) -> int:
         """The number of requests that wait."""
         return len(self._queue)
 
 
-_verified = Verified(secrets.token_bytes(32))
+_verified = VerifiedPasswordCache(secrets.token_bytes(32))
 _memory = MemoryBudget(MEMORY_KIB)
 
 
@@ -111,7 +111,7 @@ def load_policy(access: AccessSettings, hook: str = "") -> Policy:
     if hook:
         return _hooked(access, hook)
     hashes, rules = read_users(access), read_rules(access)
-    users = None if hashes is None else Passwords(hashes, _verified, _memory.taken)
+    users = None if hashes is None else Passwords(hashes, _verified, _memory.reserve)
     if users is not None and users.costly:
         EventLog("policy").warning(
             "password_hashes_costly",

@@ -44,7 +44,7 @@ __all__ = ["run_gateway"]
 
 P = ParamSpec("P")
 
-STOP_PATIENCE: Final = 1.5
+STOP_TIMEOUT: Final = 1.5
 """Seconds that wills and records may take to be distributed, when the gateway ends. It is less than the time
 for which a launcher waits (`supervisor.GRACE`)."""
 LEAVE_S: Final = 0.2
@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
 def run_gateway(
     settings: GatewaySettings,
     *,
-    ready: Callable[[tuple[str, ...]], None] = lambda urls: None,
+    on_ready: Callable[[tuple[str, ...]], None] = lambda urls: None,
     version: str = "",
     policy: str = "",
     reload: Callable[[], GatewaySettings] | None = None,
@@ -70,14 +70,14 @@ def run_gateway(
     """Runs a gateway until it is told to end. Returns the exit code: 0: it ended as asked; 1: the core
     failed.
 
-    `ready(urls)` is called once the gateway accepts clients. `policy`: as `hook` in `load_policy`. `reload`:
-    returns the settings on SIGHUP; None: they do not change, and their files are read again. Raises OSError
-    and PortTaken if an address cannot be bound, and ConfigErrors if a file has an error.
+    `on_ready(urls)` is called once the gateway accepts clients. `policy`: as `hook` in `load_policy`.
+    `reload`: returns the settings on SIGHUP; None: they do not change, and their files are read again. Raises
+    OSError and PortTaken if an address cannot be bound, and ConfigErrors if a file has an error.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
-    return asyncio.run(_Process(settings, ready, version, policy, reload).run())
+    return asyncio.run(_Process(settings, on_ready, version, policy, reload).run())
 
 
 class _Process:
@@ -86,7 +86,7 @@ class _Process:
     def __init__(
         self,
         settings: GatewaySettings,
-        ready: Callable[[tuple[str, ...]], None],
+        on_ready: Callable[[tuple[str, ...]], None],
         version: str,
         policy: str,
         reload: Callable[[], GatewaySettings] | None,
@@ -103,7 +103,7 @@ class _Process:
         self._core = self._shell.core
         self._hook = policy
         self._reload = reload
-        self._ready: Callable[[tuple[str, ...]], None] | None = ready
+        self._on_ready: Callable[[tuple[str, ...]], None] | None = on_ready
         self._log = EventLog("gateway")
         self._control = Gateway(
             settings,
@@ -127,7 +127,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._read_again)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_files)
         self._log.info("started", root=format_address(self._settings.root))
         try:
             loop.add_reader(self._core.fileno(), self._iterate)
@@ -156,11 +156,11 @@ class _Process:
             return
         self._core.gather(True)
         try:
-            self._take()
+            self._run_iteration()
         finally:
             self._core.gather(False)
 
-    def _take(self) -> None:
+    def _run_iteration(self) -> None:
         now = clock()
         core, control = self._core, self._control
         events = core.poll_pool_events(BATCH)
@@ -169,8 +169,8 @@ class _Process:
         messages = core.poll_pool_messages(BATCH)
         for pool_client, message in messages:
             self._guard(control.handle_message, now, pool_client, message)
-        asked = self._shell.poll_mqtt(BATCH)
-        for request in asked:
+        mqtt_events = self._shell.poll_mqtt(BATCH)
+        for request in mqtt_events:
             self._guard(control.handle_mqtt, now, request)
         due = control.poll_timeout()
         if due is not None and due <= now:
@@ -180,8 +180,8 @@ class _Process:
         while (gateway_event := control.poll_event()) is not None:
             log = self._log.warning if gateway_event.name == REFUSED else self._log.debug
             log(gateway_event.name, **gateway_event.fields)
-        self._look(now)
-        self._plan(now, at_once=BATCH in (len(events), len(messages), len(asked)))
+        self._check_progress(now)
+        self._plan(now, at_once=BATCH in (len(events), len(messages), len(mqtt_events)))
 
     def _plan(self, now: int, *, at_once: bool) -> None:
         if self._timer is not None:
@@ -193,14 +193,14 @@ class _Process:
         loop = asyncio.get_running_loop()
         self._timer = None if pause is None else loop.call_later(pause, self._iterate)
 
-    def _look(self, now: int) -> None:
+    def _check_progress(self, now: int) -> None:
         """Checks whether the core has failed, the gateway can begin to listen, or it can end."""
         fault = self._core.fault
         if fault is not None:
             self._has_failed = True
             self._log.error("core_failed", fault=fault)
             self._ended.set()
-        elif self._ready is not None and self._control.is_ready:
+        elif self._on_ready is not None and self._control.is_ready:
             self._listen(now)
         elif self._is_stopping and self._control.is_idle:
             self._ended.set()
@@ -215,9 +215,9 @@ class _Process:
             return
         self._guard(self._control.announce, now, urls)
         self._log.info("listening", urls=" ".join(urls))
-        assert self._ready is not None, "it listens once"
-        self._ready(urls)
-        self._ready = None
+        assert self._on_ready is not None, "it listens once"
+        self._on_ready(urls)
+        self._on_ready = None
 
     def _open(self, number: int, listener: ListenerSettings) -> ListenerSettings:
         """Opens a listener. Returns it with its port. A listener that gives way takes any free port here,
@@ -233,13 +233,13 @@ class _Process:
     def _check(self, number: int, check: Check) -> None:
         loop = asyncio.get_running_loop()
 
-        def made() -> None:
+        def run_check() -> None:
             decision = _decision(check)
-            loop.call_soon_threadsafe(self._judge, number, decision)
+            loop.call_soon_threadsafe(self._finish_check, number, decision)
 
-        self._checkers.submit(made)
+        self._checkers.submit(run_check)
 
-    def _judge(self, number: int, decision: Decision) -> None:
+    def _finish_check(self, number: int, decision: Decision) -> None:
         self._guard(self._control.handle_decision, clock(), number, decision)
         self._iterate()
 
@@ -259,10 +259,10 @@ class _Process:
             return
         self._is_stopping = True
         self._guard(self._control.stop, clock())
-        asyncio.get_running_loop().call_later(STOP_PATIENCE, self._ended.set)
+        asyncio.get_running_loop().call_later(STOP_TIMEOUT, self._ended.set)
         self._iterate()
 
-    def _read_again(self) -> None:
+    def _reload_files(self) -> None:
         """Handles SIGHUP."""
         try:
             settings = self._settings if self._reload is None else self._reload()
@@ -282,7 +282,7 @@ class _Process:
         if settings.urls != self._settings.urls:
             self._log.warning("listeners_kept", remedy="restart the gateway for listeners at other URLs")
             listeners = self._settings.listeners
-        if self._ready is None:
+        if self._on_ready is None:
             self._shell.set_listeners(listeners, settings.limits)
         return listeners
 

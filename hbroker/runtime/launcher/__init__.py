@@ -2,7 +2,7 @@
 
     launcher        one thread that runs the network: processes, signals, files
     supervisor      decides which process runs when, without processes and clocks
-    spawn           forks a process; the words that it sends to the launcher
+    spawn           forks a process; what it reports to the launcher
     run_directory   the folder of a network: lock, state, logs, and the state files of its nodes
     ports           checks and assigns the ports of nodes and gateways
     network_key     the join key of a network whose topology has none

@@ -1,7 +1,7 @@
 """`hbroker up`: runs each node and gateway of a topology as a process.
 
 The `supervisor` decides; this module has the processes, signals and files. One thread waits for whichever is
-first: a signal (SIGCHLD among them), a word from a process, a deadline.
+first: a signal (SIGCHLD among them), a report from a process, a deadline.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class Recovered:
     """A process that had ended serves again. `seconds`: for how long it did not."""
 
     name: str
@@ -120,13 +120,13 @@ class Stopped:
 
 
 LauncherEvent: TypeAlias = (
-    Starting | Ready | Waiting | Ended | Back | Left | StorageFailed | StorageRecovered | Stopped
+    Starting | Ready | Waiting | Ended | Recovered | Left | StorageFailed | StorageRecovered | Stopped
 )
 
 
 class Launcher:
-    """Runs one network. `tell` is called with each `LauncherEvent`. `gateway`: runs a gateway; it may be None
-    if the topology has none."""
+    """Runs one network. `on_event` is called with each `LauncherEvent`. `gateway`: runs a gateway; it may be
+    None if the topology has none."""
 
     def __init__(
         self,
@@ -134,13 +134,13 @@ class Launcher:
         file: str,
         directory: RunDirectory,
         body: Body,
-        tell: Callable[[LauncherEvent], None],
+        on_event: Callable[[LauncherEvent], None],
         gateway: GatewayBody | None = None,
     ) -> None:
         self._topology = topology
         self._file = os.path.abspath(file)
         self._directory = directory
-        self._tell = tell
+        self._on_event = on_event
         self._nodes = {
             node.name: _Process(node, partial(body, node, report_ready)) for node in topology.nodes
         }
@@ -150,8 +150,8 @@ class Launcher:
         self._selector = selectors.DefaultSelector()
         self._started_at = time.time()
         self._began = time.monotonic()
-        above = {node.name: topology.parent(node) for node in topology.nodes}
-        parents = {name: parent.name if parent else None for name, parent in above.items()}
+        parent_of = {node.name: topology.parent(node) for node in topology.nodes}
+        parents = {name: parent.name if parent else None for name, parent in parent_of.items()}
         parents |= {settings.name: topology.root.name for settings in topology.gateways}
         gateways = {settings.name for settings in topology.gateways}
         self._supervisor = Supervisor(parents, self._began, Random(), gateways)
@@ -184,18 +184,18 @@ class Launcher:
                 self._write_at = 0.0
                 self._publish_state()
         since = self._began if self._stopping_since is None else self._stopping_since
-        self._tell(Stopped(time.monotonic() - since))
+        self._on_event(Stopped(time.monotonic() - since))
 
     def _iterate(self) -> None:
         now = time.monotonic()
         self._supervisor.handle_timeout(now)
         self._remind(now)
-        self._act()
+        self._run_actions()
         self._publish_state()
         for key, _ in self._selector.select(self._timeout()):
             key.data(key.fileobj)
 
-    def _act(self) -> None:
+    def _run_actions(self) -> None:
         while (action := self._supervisor.poll_action()) is not None:
             node = self._nodes[action.name]
             match action:
@@ -213,48 +213,50 @@ class Launcher:
             return
         node.child = child
         node.started_at = time.time()
-        self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_words(node, child))
+        self._selector.register(
+            child.ready, selectors.EVENT_READ, lambda _: self._handle_reports(node, child)
+        )
 
     def _spawn(self, node: _Process) -> Child:
         name = node.settings.name
         try:
             log = self._directory.open_log(name)
-            self._note_fault(f"{name}.log", "")
+            self._set_fault(f"{name}.log", "")
         except OSError as error:
             log = os.dup(_STDERR)  # The process runs without a log file, rather than not at all.
-            self._note_fault(f"{name}.log", f"{error.strerror or error}: written to stderr")
+            self._set_fault(f"{name}.log", f"{error.strerror or error}: written to stderr")
         try:
             return spawn(node.body, log)
         finally:
             os.close(log)
 
-    def _handle_words(self, node: _Process, child: Child) -> None:
+    def _handle_reports(self, node: _Process, child: Child) -> None:
         if node.child is not child:
             return  # Its exit was handled earlier in the same iteration.
-        words = child.read_words()
-        if not words:
+        reports = child.read_reports()
+        if not reports:
             self._selector.unregister(child.ready)
             return  # It has ended; SIGCHLD follows.
         now = time.monotonic()
-        for word in words:
-            if word.startswith(STORAGE):
-                self._note_fault(node.settings.name, unquote(word.removeprefix(STORAGE)))
-        words = [word for word in words if not word.startswith(STORAGE)]
-        if words and words != [LEFT]:
+        for report in reports:
+            if report.startswith(STORAGE):
+                self._set_fault(node.settings.name, unquote(report.removeprefix(STORAGE)))
+        reports = [report for report in reports if not report.startswith(STORAGE)]
+        if reports and reports != [LEFT]:
             if isinstance(node.settings, GatewaySettings):
-                node.listeners = tuple(words)
-                node.settings = node.settings.on_ports([urlsplit(url).port or 0 for url in words])
+                node.listeners = tuple(reports)
+                node.settings = node.settings.on_ports([urlsplit(url).port or 0 for url in reports])
                 node.body = self._gateway_body(node.settings)
             self._handle_joined(now, node)
-        if LEFT in words:
+        if LEFT in reports:
             self._handle_left(now, node)
 
     def _handle_joined(self, now: float, node: _Process) -> None:
         self._supervisor.handle_ready(now, node.settings.name)
         if node.ended is not None:
-            self._events.append(Back(node.settings.name, now - node.ended))
+            self._events.append(Recovered(node.settings.name, now - node.ended))
             node.ended = None
-        self._look_whether_ready(now)
+        self._report_if_ready(now)
 
     def _handle_signals(self, wakeup: socket.socket) -> None:
         for number in wakeup.recv(4096):
@@ -281,10 +283,10 @@ class Launcher:
         child = node.child
         assert child is not None, "only a child that was there can end"
         while child.ready in self._selector.get_map():
-            self._handle_words(node, child)  # Reads all its words, up to the end of the pipe.
+            self._handle_reports(node, child)  # Reads all its reports, up to the end of the pipe.
         os.close(child.ready)
         node.child = None
-        self._note_fault(node.settings.name, "")
+        self._set_fault(node.settings.name, "")
         last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
         self._handle_no_process(node, describe_exit(code), last_line)
 
@@ -300,9 +302,9 @@ class Launcher:
     def _handle_left(self, now: float, node: _Process) -> None:
         self._supervisor.handle_leave(now, node.settings.name)
         self._events.append(Left(node.settings.name))
-        self._look_whether_ready(now)
+        self._report_if_ready(now)
 
-    def _look_whether_ready(self, now: float) -> None:
+    def _report_if_ready(self, now: float) -> None:
         if self._remind_at is None:
             return
         missing = self._missing()
@@ -315,8 +317,8 @@ class Launcher:
         self._events.append(Ready(self._topology, now - self._began, listeners))
 
     def _missing(self) -> tuple[str, ...]:
-        there = (State.SERVING, State.LEFT)
-        return tuple(name for name in self._nodes if self._supervisor.state(name) not in there)
+        running = (State.SERVING, State.LEFT)
+        return tuple(name for name in self._nodes if self._supervisor.state(name) not in running)
 
     def _remind(self, now: float) -> None:
         if self._remind_at is not None and self._remind_at <= now:
@@ -338,11 +340,11 @@ class Launcher:
                 node.child = None
 
     def _publish_state(self) -> None:
-        """Writes the state file, and only then calls `tell`, so that whoever acts on an event finds the new
-        state."""
+        """Writes the state file, and only then calls `on_event`, so that whoever acts on an event finds the
+        new state."""
         self._write_state()
         while self._events:
-            self._tell(self._events.popleft())
+            self._on_event(self._events.popleft())
 
     def _write_state(self) -> None:
         nodes = tuple(self._node_run(node, self._nodes[node.name]) for node in self._topology.nodes)
@@ -363,12 +365,12 @@ class Launcher:
             self._directory.write(run)
         except OSError as error:
             self._write_at = time.monotonic() + RETRY_AFTER
-            self._note_fault(self._topology.name, f"{error.strerror or error}: {self._directory.state_file}")
+            self._set_fault(self._topology.name, f"{error.strerror or error}: {self._directory.state_file}")
             return
         self._written, self._write_at = run, 0.0
-        self._note_fault(self._topology.name, "")
+        self._set_fault(self._topology.name, "")
 
-    def _note_fault(self, name: str, fault: str) -> None:
+    def _set_fault(self, name: str, fault: str) -> None:
         """Notes the fault of the disk that a process met; empty: its disk works again."""
         before = self._faults.get(name, "")
         if bool(fault) == bool(before):
@@ -380,7 +382,7 @@ class Launcher:
             del self._faults[name]
             self._events.append(StorageRecovered(name))
         with suppress(OSError):  # The fault can be written nowhere else.
-            self._directory.note_faults(self._faults)
+            self._directory.write_faults(self._faults)
 
     def _node_run(self, settings: NodeSettings, node: _Process) -> NodeRun:
         return NodeRun(

@@ -54,7 +54,7 @@ def _free(listener: ListenerSettings) -> ListenerSettings:
         return listener
     if listener.gives_way:
         return replace(listener, address=(listener.address[0], 0))
-    raise _taken(listener.address)
+    raise _port_in_use(listener.address)
 
 
 def assign(topology: Topology, *, any_port: bool = False) -> Topology:
@@ -91,11 +91,11 @@ def _bind(address: Address) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
-            raise _taken(address) from None
+            raise _port_in_use(address) from None
         raise PortTaken(f"cannot listen on {format_address(address)}: {error.strerror}") from None
     return bound
 
 
-def _taken(address: Address) -> PortTaken:
+def _port_in_use(address: Address) -> PortTaken:
     at = format_address(address)
     return PortTaken(f"{at} is in use by another process: end that, or choose another port")

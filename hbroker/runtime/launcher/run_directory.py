@@ -120,7 +120,7 @@ class RunDirectory:
         """Contains stdout and stderr of the process."""
         return self.path / f"{node}.log"
 
-    def memory_file(self, node: str) -> Path:
+    def state_file_of(self, node: str) -> Path:
         """The first state file of a node (`hbroker.runtime.node.state_files`)."""
         return self.path / f"{node}.cuts"
 
@@ -145,7 +145,7 @@ class RunDirectory:
             ) from None
         self._lock = lock
         try:
-            self.note_faults({})
+            self.write_faults({})
         except OSError:
             os.close(lock)
             raise
@@ -169,12 +169,14 @@ class RunDirectory:
         """The faults of the disk that the last launcher noted, by the name of the process that met them.
         Empty: there are none."""
         try:
-            noted = json.loads((self.path / "lock").read_bytes().rstrip(b" \n").partition(b"\n")[2] or b"{}")
-            return {str(name): str(fault) for name, fault in noted.items()}
+            written = json.loads(
+                (self.path / "lock").read_bytes().rstrip(b" \n").partition(b"\n")[2] or b"{}"
+            )
+            return {str(name): str(fault) for name, fault in written.items()}
         except (OSError, ValueError, AttributeError):
             return {}
 
-    def note_faults(self, faults: Mapping[str, str]) -> None:
+    def write_faults(self, faults: Mapping[str, str]) -> None:
         """Replaces the noted faults. Raises OSError. Only the launcher that holds the lock may call this."""
         assert self._lock is not None, "only a launcher notes faults, and it has the lock"
         kept = dict(faults)

@@ -55,8 +55,8 @@ class Child:
     pid: int
     ready: int
 
-    def read_words(self) -> list[str]:
-        """The words that it has sent, without waiting: an address, or URLs; `LEFT`; `STORAGE` with a fault.
+    def read_reports(self) -> list[str]:
+        """What it has reported, without waiting: an address, or URLs; `LEFT`; `STORAGE` with a fault.
         Empty: there are none, or the process has ended."""
         try:
             return os.read(self.ready, 4096).decode().split()

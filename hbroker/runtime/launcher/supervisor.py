@@ -4,7 +4,7 @@
    would be in its parent's way (docs/protocol.md §5.1).
 2. A gateway is first started once all nodes serve. Earlier, its look-ups would lead to ancestors of the later
    owners, where a message of QoS 0 is lost (docs/guarantees.md). It starts without the missing nodes once the
-   node above it has served for `PATIENCE` seconds.
+   node above it has served for `GATEWAY_TIMEOUT` seconds.
 3. From then on each process runs until the network is stopped. If one ends, it is started again after a
    pause. The pause grows with each failure in a row, and is the first again once the process has served for
    `RAN_WELL` seconds. It has jitter, so that processes that died together do not come back together.
@@ -35,7 +35,7 @@ RAN_WELL: Final = 10.0
 """Seconds of service after which the next failure counts as the first."""
 GRACE: Final = 2.0
 """Seconds between SIGTERM and SIGKILL."""
-PATIENCE: Final = 3.0
+GATEWAY_TIMEOUT: Final = 3.0
 """Seconds that a gateway waits for the other nodes, after the node above it serves."""
 
 
@@ -193,13 +193,13 @@ class Supervisor:
         process.serving_since = now
         self._move(process, Event.READY)
         if process.state is State.SERVING:
-            self._release_those_below(now, name)
+            self._release_children(now, name)
 
     def handle_leave(self, now: float, name: str) -> None:
         """The node left because of an order: it stays down, and its children do not wait for it any more."""
         self._move(self._processes[name], Event.LEAVE)
         if self._processes[name].state is State.LEFT:
-            self._release_those_below(now, name)
+            self._release_children(now, name)
 
     def handle_exit(self, now: float, name: str) -> float | None:
         """The process ended. Returns the seconds until its next start; None: it stays down."""
@@ -207,7 +207,7 @@ class Supervisor:
         served = now - process.serving_since if process.state is State.SERVING else 0.0
         self._move(process, Event.EXIT)
         if process.state in (State.ENDED, State.LEFT):
-            self._ask_leaves()
+            self._stop_leaves()
             return None
         pause = process.backoff.after_failure(served)
         process.due = now + pause
@@ -221,7 +221,7 @@ class Supervisor:
         self._kill_at = now + GRACE
         for process in self._processes.values():
             self._move(process, Event.STOP)
-        self._ask_leaves()
+        self._stop_leaves()
 
     def stop_now(self) -> None:
         """Kills all processes that still run, without waiting for the grace period."""
@@ -257,13 +257,13 @@ class Supervisor:
         """The names of the processes in this state."""
         return [name for name, process in self._processes.items() if process.state is state]
 
-    def _release_those_below(self, now: float, name: str) -> None:
+    def _release_children(self, now: float, name: str) -> None:
         waiting = [child for child in self._processes.values() if child.state is State.AWAITING_PARENT]
         for child in waiting:
             if child.parent == name and not child.gateway:
                 self._release(now, child)
             elif child.parent == name:
-                child.due = now + PATIENCE
+                child.due = now + GATEWAY_TIMEOUT
         nodes = (process for process in self._processes.values() if not process.gateway)
         if all(node.state in (State.SERVING, State.LEFT) for node in nodes):
             for child in waiting:
@@ -277,7 +277,7 @@ class Supervisor:
     def _move(self, process: _Process, event: Event) -> None:
         process.state = TRANSITIONS[process.state, event]
 
-    def _ask_leaves(self) -> None:
+    def _stop_leaves(self) -> None:
         parents = {process.parent for process in self._processes.values() if process.state is not State.ENDED}
         for name in self.names_in(State.AWAITING_CHILDREN):
             if name not in parents:

@@ -57,26 +57,26 @@ _FAILED: Final = 1
 def run_node(
     settings: NodeSettings,
     *,
-    ready: Callable[[Address], None] = lambda address: None,
-    left: Callable[[], None] = lambda: None,
-    memory: Path | None = None,
-    hindered: Callable[[str], None] = lambda fault: None,
+    on_ready: Callable[[Address], None] = lambda address: None,
+    on_left: Callable[[], None] = lambda: None,
+    state_path: Path | None = None,
+    on_disk_fault: Callable[[str], None] = lambda fault: None,
     reload: Callable[[], NodeSettings] | None = None,
 ) -> int:
     """Runs a node until it is told to end. Returns the exit code: 0: it ended as asked; 1: its network
     refused it for good, or the endpoint failed.
 
-    `ready(address)` is called once the node serves all subtrees that it claims. `left` is called once it has
-    handed all of them back because of an order to leave (§5.7). `memory`: the file of its delegations, with
-    other state files beside it (`hbroker.runtime.node.state_files`). None: the node keeps no files. Then its
-    orders are forgotten at a restart, a restart within a lease may give its children's topics two owners
-    until the children renew, and messages are acknowledged before subscribers are back.
+    `on_ready(address)` is called once the node serves all subtrees that it claims. `on_left` is called once
+    it has handed all of them back because of an order to leave (§5.7). `state_path`: the file of its
+    delegations, with other state files beside it (`hbroker.runtime.node.state_files`). None: the node keeps
+    no files. Then its orders are forgotten at a restart, a restart within a lease may give its children's
+    topics two owners until the children renew, and messages are acknowledged before subscribers are back.
 
-    `hindered(what)` is called, in a thread, when the disk fails, and with an empty text once it works again.
-    `reload`: returns the settings on SIGHUP; None: they do not change. Raises OSError if the address cannot
-    be bound, or a state file cannot be read or created.
+    `on_disk_fault(what)` is called, in a thread, when the disk fails, and with an empty text once it works
+    again. `reload`: returns the settings on SIGHUP; None: they do not change. Raises OSError if the address
+    cannot be bound, or a state file cannot be read or created.
     """
-    return asyncio.run(_Process(settings, ready, left, memory, hindered, reload).run())
+    return asyncio.run(_Process(settings, on_ready, on_left, state_path, on_disk_fault, reload).run())
 
 
 def core_config(settings: NodeSettings, incarnation: int) -> Config:
@@ -100,22 +100,22 @@ class _Process:
     def __init__(
         self,
         settings: NodeSettings,
-        ready: Callable[[Address], None],
-        left: Callable[[], None],
-        memory: Path | None,
-        hindered: Callable[[str], None],
+        on_ready: Callable[[Address], None],
+        on_left: Callable[[], None],
+        state_path: Path | None,
+        on_disk_fault: Callable[[str], None],
         reload: Callable[[], NodeSettings] | None,
     ) -> None:
         incarnation = secrets.randbits(64)
         self._log = EventLog("node")
-        files = None if memory is None else NodeStateFiles(memory, settings.subtrees)
-        self._storing = None if files is None else StateWriter(files, self._log, hindered)
-        restored = None if self._storing is None else self._storing.load()
+        files = None if state_path is None else NodeStateFiles(state_path, settings.subtrees)
+        self._state_writer = None if files is None else StateWriter(files, self._log, on_disk_fault)
+        restored = None if self._state_writer is None else self._state_writer.load()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._configured, self._reload = settings, reload
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
-        self._ready: Callable[[Address], None] | None = ready
-        self._left: Callable[[], None] | None = left
+        self._on_ready: Callable[[Address], None] | None = on_ready
+        self._on_left: Callable[[], None] | None = on_left
         self._node = Node(
             self._settings,
             self._endpoint,
@@ -136,12 +136,12 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._read_again)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_settings)
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
         try:
-            if self._storing is not None:
-                self._storing.start(lambda: self._tell_stored(loop))
+            if self._state_writer is not None:
+                self._state_writer.start(lambda: self._wake_driver(loop))
             self._node.start(clock())
             if self._node.is_in_doubt:
                 self._log.warning("waits", why="delegations were lost: what it may have delegated must end")
@@ -154,8 +154,8 @@ class _Process:
                 await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
             self._endpoint.shutdown()
             self._recorder.stop()
-            if self._storing is not None:
-                await asyncio.to_thread(self._storing.stop)
+            if self._state_writer is not None:
+                await asyncio.to_thread(self._state_writer.stop)
         self._log.info("ended")
         return _STOPPED if self._is_stopping and not self._has_failed else _FAILED
 
@@ -167,7 +167,7 @@ class _Process:
             subtrees=tuple(sorted(subtree for subtree in held if not is_within(subtree, "$SYS"))),
         )
 
-    def _tell_stored(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _wake_driver(self, loop: asyncio.AbstractEventLoop) -> None:
         """Called in the writer's thread when more is on the disk, or when the disk begins or ceases to
         fail."""
         loop.call_soon_threadsafe(self._driver.wake)
@@ -179,7 +179,7 @@ class _Process:
         self._node.leave(clock())
         self._driver.wake()
 
-    def _read_again(self) -> None:
+    def _reload_settings(self) -> None:
         """Handles SIGHUP. No setting changes while the node runs, because other nodes were sent the settings,
         too."""
         try:
@@ -196,13 +196,13 @@ class _Process:
 
     def _after_iteration(self, now: int) -> bool:
         while (node_event := self._node.poll_event()) is not None:
-            self._tell(node_event)
-        if self._ready is not None and self._node.is_serving:
-            self._ready(self._settings.address)
-            self._ready = None
-        if self._left is not None and self._node.has_left:
-            self._left()
-            self._left = None
+            self._log_event(node_event)
+        if self._on_ready is not None and self._node.is_serving:
+            self._on_ready(self._settings.address)
+            self._on_ready = None
+        if self._on_left is not None and self._node.has_left:
+            self._on_left()
+            self._on_left = None
         if self._node.has_stopped and not self._ended.is_set():
             self._is_stopping = self._is_stopping or self._node.has_left
             self._ended.set()
@@ -213,7 +213,7 @@ class _Process:
             self._ended.set()
         return False
 
-    def _tell(self, node_event: NodeEvent) -> None:
+    def _log_event(self, node_event: NodeEvent) -> None:
         entry = {field.name: getattr(node_event, field.name) for field in fields(node_event)}
         if isinstance(node_event, Refused):
             entry["reason"] = reason_name(node_event.reason)

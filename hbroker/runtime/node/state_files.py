@@ -16,7 +16,7 @@ waits until each child and subscriber that it may have forgotten has no lease an
 §5.9).
 
 Before `hbroker up` starts a network again, its launcher knows that none of its nodes is alive. So no node
-needs to wait for the leases that it granted to another of them (`forget_the_dead`).
+needs to wait for the leases that it granted to another of them (`forget_stopped_nodes`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from hbroker.storage.record_file import Damage, Opened, RecordFile
 from hbroker.storage.store import Store
 from hbroker.subtree import depth, prefixes
 
-__all__ = ["NodeStateFiles", "boot_instant", "forget_the_dead"]
+__all__ = ["NodeStateFiles", "boot_instant", "forget_stopped_nodes"]
 
 DELEGATIONS: Final = 1
 CLAIMS: Final = 2
@@ -110,7 +110,7 @@ class NodeStateFiles(Storage):
             restored.has_lost_subscriptions = False
             with suppress(OSError):  # If this fails, the next run only waits longer than it must.
                 self._files[SUBSCRIPTIONS].replace([])
-        self.store.touch()
+        self.store.save_checkpoint()
         return restored
 
     def read(self) -> RestoredState:
@@ -119,7 +119,7 @@ class NodeStateFiles(Storage):
         self.store.close()
         return restored
 
-    def begin_anew(self, is_over: Callable[[Delegation], bool]) -> None:
+    def discard_obsolete(self, is_over: Callable[[Delegation], bool]) -> None:
         """Before a network starts: discards the claims that orders changed, and the delegations for which
         `is_over` returns true. Raises OSError."""
         restored, _ = self._read()
@@ -185,33 +185,33 @@ class NodeStateFiles(Storage):
             restored.damage += found.damage
             if found.torn:
                 restored.torn[self._files[kind].path] = found.torn
-        self._take(opened[DELEGATIONS], DELEGATIONS, restored)
-        self._take(opened[CLAIMS], CLAIMS, restored)
-        self._take(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, restored)
+        self._parse(opened[DELEGATIONS], DELEGATIONS, restored)
+        self._parse(opened[CLAIMS], CLAIMS, restored)
+        self._parse(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, restored)
         restored.has_lost_delegations |= self._files[DELEGATIONS].header.is_incomplete
         restored.has_lost_subscriptions |= self._files[SUBSCRIPTIONS].header.is_incomplete
         return restored, downtime_us
 
-    def _take(self, opened: Opened, kind: int, restored: RestoredState) -> None:
+    def _parse(self, opened: Opened, kind: int, restored: RestoredState) -> None:
         """Decodes the records of one file. A record that is whole and cannot be decoded was written by
         another version; it counts as damaged."""
-        strange = []
+        unparsable = []
         for key, value in opened.entries.items():
             try:
-                self._take_entry(kind, value, restored)
+                self._parse_entry(kind, value, restored)
             except (ValueError, TypeError, KeyError, DecodeError):
-                strange.append(key)
-        if strange:
+                unparsable.append(key)
+        if unparsable:
             file = self._files[kind]
-            what = f"{len(strange)} records make no sense"
+            what = f"{len(unparsable)} records make no sense"
             restored.damage.append(Damage(file.path, 0, 0, what, None))
-            rest = ((key, value) for key, value in opened.entries.items() if key not in strange)
+            rest = ((key, value) for key, value in opened.entries.items() if key not in unparsable)
             with suppress(OSError):  # If this fails, the next start finds the same records.
                 file.replace(rest, is_incomplete=True)
             restored.has_lost_delegations |= kind == DELEGATIONS
             restored.has_lost_subscriptions |= kind == SUBSCRIPTIONS
 
-    def _take_entry(self, kind: int, value: bytes, restored: RestoredState) -> None:
+    def _parse_entry(self, kind: int, value: bytes, restored: RestoredState) -> None:
         if kind == DELEGATIONS:
             restored.delegations.append(_delegation_from(json.loads(value)))
         elif kind == SUBSCRIPTIONS:
@@ -229,23 +229,23 @@ class NodeStateFiles(Storage):
                 restored.claims = [str(claim) for claim in stored["claims"]]
 
 
-def forget_the_dead(memories: Mapping[str, NodeStateFiles]) -> list[Damage]:
+def forget_stopped_nodes(state_files: Mapping[str, NodeStateFiles]) -> list[Damage]:
     """Removes from the state files of these nodes, none of which is alive, the claims that orders changed,
     and the delegations to each other. It keeps a delegation if a node that is not among them holds, or may
     hold, a part of the subtree.
 
-    `memories`: the state files by the node's name. Returns the damage that was found. Raises OSError.
+    `state_files`: the state files by the node's name. Returns the damage that was found. Raises OSError.
     """
-    known = {name: memory.read() for name, memory in memories.items()}
-    held: set[str] = set()
-    for restored in known.values():
+    last_states = {name: files.read() for name, files in state_files.items()}
+    kept: set[str] = set()
+    for restored in last_states.values():
         for cut in restored.delegations:
-            holder = known.get(cut.node)
+            holder = last_states.get(cut.node)
             if holder is None or holder.has_lost_delegations:  # It is unknown what this holder has delegated.
-                held.update(prefixes(cut.subtree, depth(cut.subtree)))
-    for memory in memories.values():
-        memory.begin_anew(lambda cut: cut.node in known and cut.subtree not in held)
-    return [damage for restored in known.values() for damage in restored.damage]
+                kept.update(prefixes(cut.subtree, depth(cut.subtree)))
+    for files in state_files.values():
+        files.discard_obsolete(lambda cut: cut.node in last_states and cut.subtree not in kept)
+    return [damage for restored in last_states.values() for damage in restored.damage]
 
 
 def boot_instant() -> Instant:

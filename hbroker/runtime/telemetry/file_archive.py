@@ -84,7 +84,7 @@ class FileArchive:
         elif self._oldest is not None and day == self._oldest[0]:
             self._oldest[1].append(_ArchivedFile(path, size, self._clock()))
 
-    def tidy(self) -> None:
+    def enforce_bounds(self) -> None:
         """Deletes the oldest files until the bounds hold. Raises OSError."""
         while (oldest := self._first()) is not None:
             day, files = oldest
@@ -96,7 +96,7 @@ class FileArchive:
             with suppress(FileNotFoundError):
                 kept.path.unlink()
 
-    def clear_away(self, run: int) -> int:
+    def remove_unfinished(self, run: int) -> int:
         """Deletes unfinished files of other runs. Returns a number for this run that no file has: `run`, or
         the next free one. Raises OSError."""
         taken = set()

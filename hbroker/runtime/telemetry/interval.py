@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hbroker.runtime.process_usage import resident_bytes
 
-__all__ = ["Facts", "Sample", "Watch"]
+__all__ = ["Facts", "IntervalClock", "Sample"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Sample:
     rss_bytes: int
 
 
-class Watch:
+class IntervalClock:
     """Measures intervals without gaps between them. `wall`: microseconds since the Unix epoch. `steady`:
     seconds."""
 

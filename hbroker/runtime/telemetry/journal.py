@@ -20,7 +20,7 @@ from hbroker._native import Load
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.telemetry.file_archive import FileArchive
-from hbroker.runtime.telemetry.interval import Facts, Watch
+from hbroker.runtime.telemetry.interval import Facts, IntervalClock
 from hbroker.runtime.telemetry.rows import Identity, Interval, node_table, topic_table
 
 __all__ = ["Journal"]
@@ -33,7 +33,7 @@ class Journal:
     """The telemetry of one process. It raises no OSError."""
 
     def __init__(
-        self, settings: TelemetrySettings, name: str, role: str, watch: Watch, log: EventLog
+        self, settings: TelemetrySettings, name: str, role: str, watch: IntervalClock, log: EventLog
     ) -> None:
         self._settings = settings
         self._watch = watch
@@ -44,49 +44,49 @@ class Journal:
             keep_bytes=settings.keep_bytes,
             keep_hours=settings.keep_hours,
         )
-        self._told: set[tuple[str, int | None]] = set()
+        self._logged_failures: set[tuple[str, int | None]] = set()
         self._counted: Mapping[str, int] = {}
-        self._gathered: list[Interval] = []
+        self._intervals: list[Interval] = []
         self._number = 0
         self._lost = 0
         self._identity = Identity(name, role, self._free_run())
 
-    def note(self, facts: Facts, load: Load) -> None:
+    def add_interval(self, facts: Facts, load: Load) -> None:
         """Ends an interval, with these facts and counts. Writes a file if it is time."""
         sample = self._watch.sample()
-        if self._gathered and _day(sample.at) != _day(self._gathered[0].sample.at):
+        if self._intervals and _day(sample.at) != _day(self._intervals[0].sample.at):
             self._write()
         before, self._counted = self._counted, load.counters
         counted = {name: value - before.get(name, 0) for name, value in load.counters.items()}
-        self._gathered.append(Interval(sample, facts, load, counted, self._lost))
+        self._intervals.append(Interval(sample, facts, load, counted, self._lost))
         self._lost = 0
-        if sum(interval.sample.seconds for interval in self._gathered) >= self._settings.file - _SLACK_S:
+        if sum(interval.sample.seconds for interval in self._intervals) >= self._settings.file - _SLACK_S:
             self._write()
 
     def close(self) -> None:
         """Writes the intervals that are left."""
-        if self._gathered:
+        if self._intervals:
             self._write()
 
     def _free_run(self) -> int:
         try:
-            return self._archive.clear_away(self._watch.began)
+            return self._archive.remove_unfinished(self._watch.began)
         except OSError as error:
-            self._tell("telemetry_not_removed", error)
+            self._log_once("telemetry_not_removed", error)
             return self._watch.began
 
     def _write(self) -> None:
-        intervals, self._gathered = self._gathered, []
+        intervals, self._intervals = self._intervals, []
         try:
             self._put(intervals)
         except OSError as error:
             self._lost += len(intervals) + sum(interval.lost for interval in intervals)
-            self._tell("telemetry_not_written", error)
+            self._log_once("telemetry_not_written", error)
         self._number += 1
         try:
-            self._archive.tidy()
+            self._archive.enforce_bounds()
         except OSError as error:
-            self._tell("telemetry_not_removed", error)
+            self._log_once("telemetry_not_removed", error)
 
     def _put(self, intervals: list[Interval]) -> None:
         for kind, table in (
@@ -97,10 +97,10 @@ class Journal:
                 day = _day(intervals[0].sample.at)
                 self._archive.put(kind, day, self._identity.run, self._number, partial(_write_table, table))
 
-    def _tell(self, event: str, error: OSError) -> None:
+    def _log_once(self, event: str, error: OSError) -> None:
         """Logs each kind of failure once."""
-        if (event, error.errno) not in self._told:
-            self._told.add((event, error.errno))
+        if (event, error.errno) not in self._logged_failures:
+            self._logged_failures.add((event, error.errno))
             self._log.error(event, error=str(error))
 
 

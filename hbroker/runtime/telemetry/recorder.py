@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.telemetry.interval import Watch
+from hbroker.runtime.telemetry.interval import IntervalClock
 
 if TYPE_CHECKING:
     from hbroker._native import Load
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder", "preload"]
 
-STOP_PATIENCE: Final = 2.0
+STOP_TIMEOUT: Final = 2.0
 """Seconds that the last file may take, when the process ends."""
 
 
@@ -40,18 +40,18 @@ def preload() -> None:
 
 
 class Recorder:
-    """Records the load of one process, if its settings say so. `name`, `role`: as in `rows.Identity`. `take`:
-    returns what the core counted since the last call."""
+    """Records the load of one process, if its settings say so. `name`, `role`: as in `rows.Identity`.
+    `take_counters`: returns what the core counted since the last call."""
 
     def __init__(
-        self, settings: TelemetrySettings, name: str, role: str, take: Callable[[], Load | None]
+        self, settings: TelemetrySettings, name: str, role: str, take_counters: Callable[[], Load | None]
     ) -> None:
         self._settings = settings
         self._owner = (name, role)
-        self._take = take
+        self._take_counters = take_counters
         self._log = EventLog("telemetry")
-        self._watch = Watch()
-        self._ask: Callable[[], Facts] | None = None
+        self._watch = IntervalClock()
+        self._get_facts: Callable[[], Facts] | None = None
         self._facts: Facts | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due = threading.Event()
@@ -60,11 +60,12 @@ class Recorder:
 
     # In the event loop
 
-    def start(self, ask: Callable[[], Facts]) -> None:
-        """Begins the first interval. `ask` is called at the end of each interval, in this event loop."""
+    def start(self, get_facts: Callable[[], Facts]) -> None:
+        """Begins the first interval. `get_facts` is called at the end of each interval, in this event
+        loop."""
         if not self._settings.is_on:
             return
-        self._ask = ask
+        self._get_facts = get_facts
         self._thread.start()
         loop = asyncio.get_running_loop()
         self._plan(loop, loop.time())
@@ -77,8 +78,8 @@ class Recorder:
         self._timer.cancel()
         self._timer = None
         self._is_over = True
-        self._tell()
-        self._thread.join(STOP_PATIENCE)
+        self._end_interval()
+        self._thread.join(STOP_TIMEOUT)
 
     def _plan(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
         period = self._settings.interval
@@ -86,12 +87,12 @@ class Recorder:
         self._timer = loop.call_at(began + (passed + 1) * period, self._tick, loop, began)
 
     def _tick(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
-        self._tell()
+        self._end_interval()
         self._plan(loop, began)
 
-    def _tell(self) -> None:
-        assert self._ask is not None, "start was given it"
-        self._facts = self._ask()
+    def _end_interval(self) -> None:
+        assert self._get_facts is not None, "start was given it"
+        self._facts = self._get_facts()
         self._due.set()
 
     # In the thread
@@ -112,7 +113,7 @@ class Recorder:
             self._due.wait()
             self._due.clear()
             is_last = self._is_over
-            load = self._take()
+            load = self._take_counters()
             if load is not None and self._facts is not None:
-                journal.note(self._facts, load)
+                journal.add_interval(self._facts, load)
         journal.close()

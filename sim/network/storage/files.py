@@ -86,10 +86,10 @@ class Notes(Storage):
 
     def __init__(self, files: NodeFiles, synced: Callable[[], None], recorded: Callable[[], None]) -> None:
         self._files = files
-        self._memory = files.open()
+        self._state_files = files.open()
         self._synced = synced
         self._recorded = recorded
-        self.restored = self._memory.load()
+        self.restored = self._state_files.load()
         """What the run before noted."""
         self.delegations = {found.subtree: replace(found) for found in self.restored.delegations}
         """The delegations as they were noted last, by subtree."""
@@ -103,7 +103,7 @@ class Notes(Storage):
         """When the present sync counts as failed."""
         self._alive_at: int | None = files.world.now + ALIVE
         """When to note that this run is alive."""
-        self._memory.changed = self._changed
+        self._state_files.changed = self._changed
 
     # Change
 
@@ -112,7 +112,7 @@ class Notes(Storage):
         now = self._files.world.now
         if self._alive_at is not None and now >= self._alive_at:
             self._alive_at = now + ALIVE
-            self._memory.store.touch()
+            self._state_files.store.save_checkpoint()
         if self._flush_at is not None and now >= self._flush_at:
             self._flush()
         if self.is_failing:
@@ -124,7 +124,7 @@ class Notes(Storage):
         disk.loses_power = how == 1
         with suppress(PowerLost):
             if how:
-                self._memory.store.flush()
+                self._state_files.store.flush()
         disk.loses_power, self._flush_at, self._alive_at = False, None, None
 
     def save_delegation(self, delegation: Delegation, ended: bool) -> None:
@@ -132,12 +132,12 @@ class Notes(Storage):
             self.delegations.pop(delegation.subtree, None)
         else:
             self.delegations[delegation.subtree] = replace(delegation)
-        self._memory.save_delegation(delegation, ended)
+        self._state_files.save_delegation(delegation, ended)
         self._recorded()
 
     def save_claims(self, claims: Sequence[str]) -> None:
         self.claims = list(claims)
-        self._memory.save_claims(claims)
+        self._state_files.save_claims(claims)
         self._recorded()
 
     def save_subscription(self, subscription: Subscription, ended: bool) -> None:
@@ -145,33 +145,33 @@ class Notes(Storage):
             self.subscriptions.pop((subscription.session, subscription.key), None)
         else:
             self.subscriptions[subscription.session, subscription.key] = subscription
-        self._memory.save_subscription(subscription, ended)
+        self._state_files.save_subscription(subscription, ended)
         self._recorded()
 
     def save_offline(self, session: int, is_offline: bool) -> None:
-        self._memory.save_offline(session, is_offline)
+        self._state_files.save_offline(session, is_offline)
         self._recorded()
 
     def clear_lost_delegations(self) -> None:
-        self._memory.clear_lost_delegations()
+        self._state_files.clear_lost_delegations()
 
     def clear_lost_subscriptions(self) -> None:
-        self._memory.clear_lost_subscriptions()
+        self._state_files.clear_lost_subscriptions()
 
     # Read
 
     @property
     def written(self) -> int:
-        return self._memory.written
+        return self._state_files.written
 
     @property
     def durable(self) -> int:
-        return self._memory.durable
+        return self._state_files.durable
 
     @property
     def is_failing(self) -> bool:
         is_overdue = self._overdue_at is not None and self._files.world.now >= self._overdue_at
-        return self._memory.store.fault is not None or is_overdue
+        return self._state_files.store.fault is not None or is_overdue
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due, in the world's time; None: never."""
@@ -189,6 +189,6 @@ class Notes(Storage):
             self._flush()
 
     def _flush(self) -> None:
-        self._flush_at = None if self._memory.store.flush() else self._files.world.now + SECOND
+        self._flush_at = None if self._state_files.store.flush() else self._files.world.now + SECOND
         self._overdue_at = None
         self._synced()

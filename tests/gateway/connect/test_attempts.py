@@ -293,7 +293,7 @@ class GuessFlood:
         while (asked := control.poll_check(now)) is not None:
             heappush(self.checks, (now + CHECK_US, *asked))
         self.gateway.settle()
-        self.most_waiting = max(self.most_waiting, control._connect_handler._checks._waiting)
+        self.most_waiting = max(self.most_waiting, control._connect_handler._checks._queue_length)
 
     def log_in(self, name: str, host: str) -> Client:
         return self.gateway.begin(name, username=name, password=name.encode(), peer=(host, 1))

@@ -11,7 +11,7 @@ from hbroker.gateway.access.password_file import Passwords
 from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, FilePolicy, Refusal
 from hbroker.gateway.native_api import AuthEvent, ConnectEvent, Rule, WillMessage
 from hbroker.gateway.reason_codes import Code
-from hbroker.runtime.gateway.policies import Verified
+from hbroker.runtime.gateway.policies import VerifiedPasswordCache
 from tests.gateway.networks import Client, FakeGateway
 from tests.network.networks import Tree
 
@@ -80,7 +80,7 @@ def test_the_configured_limits_are_applied_and_returned_in_connack() -> None:
 
 
 def with_passwords() -> FakeGateway:
-    passwords = Passwords({"alice": "$7$", "bob": "$7$b"}, Verified(b"secret"))
+    passwords = Passwords({"alice": "$7$", "bob": "$7$b"}, VerifiedPasswordCache(b"secret"))
     return one_gateway(policy=FilePolicy(passwords, anonymous=False))
 
 
@@ -127,7 +127,7 @@ def test_a_client_whose_password_changes_during_the_check_is_refused() -> None:
     clients = {name: gateway.begin(name, username=name, password=b"x") for name in ("alice", "bob")}
     now = gateway.world.now
     asked = [gateway.control.poll_check(now) for _ in clients]
-    changed = Passwords({"alice": "other", "bob": "$7$b"}, Verified(b"secret"))
+    changed = Passwords({"alice": "other", "bob": "$7$b"}, VerifiedPasswordCache(b"secret"))
     gateway.control.reload(now, FilePolicy(changed, anonymous=False), gateway.settings)
     for check, (name, proof) in zip(asked, (("alice", "$7$"), ("bob", "$7$b")), strict=True):
         assert check is not None

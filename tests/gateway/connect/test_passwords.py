@@ -15,7 +15,7 @@ from hbroker.errors import ConfigErrors
 from hbroker.gateway.access import password_file
 from hbroker.gateway.access.password_file import Passwords, parse, with_user, without_user
 from hbroker.gateway.access.policy import Admitted, Candidate, FilePolicy, Refusal
-from hbroker.runtime.gateway.policies import Verified
+from hbroker.runtime.gateway.policies import VerifiedPasswordCache
 
 HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("right")
 """A hash as `hash_password` makes it, at a hundredth of the cost."""
@@ -31,7 +31,7 @@ def pbkdf2(password: bytes, iterations: int = 101) -> str:
 
 @pytest.mark.parametrize("hash", [HASH, pbkdf2(b"right")], ids=["argon2id", "mosquitto's"])
 def test_a_right_password_is_accepted_and_a_wrong_one_is_refused(hash: str) -> None:
-    users = Passwords(parse(f"# users\nann:{hash}\n", "f"), Verified(b"secret"))
+    users = Passwords(parse(f"# users\nann:{hash}\n", "f"), VerifiedPasswordCache(b"secret"))
     assert users.is_remembered("ann", b"right") is False
     assert users.verify("ann", b"right")
     assert users.is_remembered("ann", b"right") is True
@@ -43,7 +43,7 @@ def test_a_right_password_is_accepted_and_a_wrong_one_is_refused(hash: str) -> N
 def test_only_a_keyed_hash_of_a_right_password_is_cached() -> None:
     known: list[bytes] = []
     for secret in (b"secret", b"other"):
-        verified = Verified(secret)
+        verified = VerifiedPasswordCache(secret)
         Passwords({"ann": HASH}, verified).verify("ann", b"right")
         known += verified._digests.values()
     assert len(set(known)) == 2
@@ -51,7 +51,7 @@ def test_only_a_keyed_hash_of_a_right_password_is_cached() -> None:
 
 
 def test_a_cached_password_counts_until_the_user_has_another_hash() -> None:
-    verified = Verified(b"secret")
+    verified = VerifiedPasswordCache(b"secret")
     Passwords({"ann": HASH}, verified).verify("ann", b"right")
     assert Passwords({"ann": HASH, "bob": HASH}, verified).is_remembered("ann", b"right")
     assert not Passwords({"ann": HASH, "bob": HASH}, verified).is_remembered("bob", b"right")
@@ -62,7 +62,7 @@ def test_a_cached_password_counts_until_the_user_has_another_hash() -> None:
 def test_new_hashes_take_at_most_half_of_the_memory_budget() -> None:
     hash = password_file.hash_password("right")
     assert 2 * extract_parameters(hash).memory_cost <= password_file.MEMORY_KIB
-    users = Passwords({"ann": hash, "bob": LARGE}, Verified(b""))
+    users = Passwords({"ann": hash, "bob": LARGE}, VerifiedPasswordCache(b""))
     assert users.costly == ["bob"]
 
 
@@ -128,7 +128,7 @@ def candidate(**fields: object) -> Candidate:
 def test_the_file_policy_decides_by_user_name_password_and_certificate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    users = Passwords({"ann": HASH}, Verified(b"secret"))
+    users = Passwords({"ann": HASH}, VerifiedPasswordCache(b"secret"))
     closed, open = FilePolicy(users, anonymous=False), FilePolicy()
     assert open.admit(candidate()) == Admitted(None)
     assert open.admit(candidate(username="x", password=b"any")) == Admitted("x")
@@ -155,7 +155,7 @@ def test_an_unknown_user_name_takes_as_long_as_a_wrong_password(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(password_file, "_matches", lambda hash, password: asked.append(hash))
-    users = Passwords({str(n): hash for n, hash in enumerate(hashes)}, Verified(b""))
+    users = Passwords({str(n): hash for n, hash in enumerate(hashes)}, VerifiedPasswordCache(b""))
     assert not users.verify("nobody", b"x")
     assert len(asked) == 1
     assert cost in asked[0]

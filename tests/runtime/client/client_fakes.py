@@ -228,11 +228,11 @@ class FakeControl:
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
     """Installs the fakes. Returns the endpoint that the next client gets."""
     from hbroker import sync
-    from hbroker.runtime.client import client, dispatcher
+    from hbroker.runtime.client import async_client, dispatcher
 
     endpoint = FakeEndpoint()
     monkeypatch.setattr(dispatcher, "ClientControl", FakeControl)
-    for shell in (client, sync):
+    for shell in (async_client, sync):
         monkeypatch.setattr(shell, "new_endpoint", lambda listen, identity: endpoint)
     return endpoint
 

@@ -23,7 +23,7 @@ def dispatcher() -> Dispatcher:
     identity = Identity.of(max_message_bytes=LARGEST)
     engine: Any = Engine(config_of(identity))
     endpoint: Endpoint = engine
-    return Dispatcher(endpoint, ("127.0.0.1", 7700), identity, on_room=lambda: None)
+    return Dispatcher(endpoint, ("127.0.0.1", 7700), identity, on_unblocked=lambda: None)
 
 
 def publish(dispatcher: Dispatcher, topic: str, payload: bytes, properties: Any) -> object:

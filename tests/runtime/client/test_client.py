@@ -8,7 +8,7 @@ import pytest
 
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Unreachable
 from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFailed
-from hbroker.runtime.client.client import Client, connect
+from hbroker.runtime.client.async_client import Client, connect
 from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT
 from tests.runtime.client.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, run
 from tests.waiting import eventually

@@ -12,7 +12,7 @@ import pytest
 from hbroker import sync
 from hbroker.errors import InvalidTopic, NotConnected, Refused, Unreachable
 from hbroker.protocol.results import Published
-from hbroker.runtime.client.client import connect
+from hbroker.runtime.client.async_client import connect
 from tests.runtime.client.client_fakes import PATIENCE_S, FakeEndpoint, run
 from tests.waiting import eventually
 

@@ -33,14 +33,14 @@ def test_a_state_file_that_cannot_be_written_ends_no_process(
     launched = launch("well")
     launched.event("ready")
     before = launched.pid("root"), launched.pid("bedroom")
-    hindrance = launched.directory.path / "state.json.new"
-    hindrance.mkdir()
+    minor_fault = launched.directory.path / "state.json.new"
+    minor_fault.mkdir()
     os.kill(launched.pid("kitchen"), signal.SIGKILL)
     assert launched.event("storage_failed")["process"] == "house"
     assert launched.event("back")["node"] == "kitchen"
     assert status(launched) == FAILED
     assert "storage: house: Is a directory" in capsys.readouterr().out
-    hindrance.rmdir()
+    minor_fault.rmdir()
     assert launched.event("storage_recovered")["process"] == "house"
     assert (launched.pid("root"), launched.pid("bedroom")) == before
     assert [node.restarts for node in launched.state().nodes if node.name == "kitchen"] == [1]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from hbroker.runtime.launcher.supervisor import (
     FIRST_PAUSE,
+    GATEWAY_TIMEOUT,
     GRACE,
     JITTER,
     LONGEST_PAUSE,
-    PATIENCE,
     RAN_WELL,
     TRANSITIONS,
     Action,
@@ -216,12 +216,12 @@ def test_a_gateway_waits_for_all_nodes_up_to_a_time_limit() -> None:
             supervisor.handle_ready(0.1, name)
             supervisor.handle_timeout(0.1)
         assert Start("gateway") not in actions(supervisor)
-        assert supervisor.poll_timeout() == 0.1 + PATIENCE
+        assert supervisor.poll_timeout() == 0.1 + GATEWAY_TIMEOUT
         if last is not None:
             supervisor.handle_ready(0.2, last)
         supervisor.handle_timeout(0.2)
         assert (Start("gateway") in actions(supervisor)) == (last is not None)
-        supervisor.handle_timeout(0.1 + PATIENCE)
+        supervisor.handle_timeout(0.1 + GATEWAY_TIMEOUT)
         assert (Start("gateway") in actions(supervisor)) == (last is None)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hbroker.config import LeasePolicy
 from hbroker.protocol.ownership.jurisdiction import Delegation
-from hbroker.runtime.node.state_files import NodeStateFiles, forget_the_dead
+from hbroker.runtime.node.state_files import NodeStateFiles, forget_stopped_nodes
 from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
 from tests.network.networks import Tree
@@ -50,7 +50,7 @@ class StateFilesOfNodes:
 
     def delegations_after_reset(self) -> dict[str, set[str]]:
         """The delegations that each node still knows after the reset."""
-        forget_the_dead({node: self.files_of(node) for node in SUBTREES})
+        forget_stopped_nodes({node: self.files_of(node) for node in SUBTREES})
         restored = {node: self.files_of(node).load() for node in SUBTREES}
         return {
             node: {cut.subtree for cut in known.delegations}
@@ -121,7 +121,7 @@ def test_a_subtree_of_a_node_elsewhere_below_a_restarted_network_has_one_owner(k
     home.kill()
     world.run(SECOND)
     if not keeps_memory:
-        forget_the_dead({node.settings.name: node.files.open() for node in (root, home)})
+        forget_stopped_nodes({node.settings.name: node.files.open() for node in (root, home)})
     root = root.restart(remembers=True)
     home = home.restart(remembers=True)
     for _ in range(3_000):

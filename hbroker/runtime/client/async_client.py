@@ -37,7 +37,7 @@ from hbroker.runtime.client.dispatcher import (
 )
 from hbroker.runtime.client.identity import Identity, Profile, Will
 from hbroker.runtime.client.publication import Batch, Messages, Receipt, parts
-from hbroker.runtime.client.subscription import Subscription, Waiting
+from hbroker.runtime.client.subscription import PendingRequest, Subscription
 from hbroker.runtime.driver import Driver
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Connecting", "connect"]
 
 TIMEOUT: Final = 10.0
-_ROOM_POLL: Final = (0.001, 0.02)
+_BACKPRESSURE_POLL: Final = (0.001, 0.02)
 
 
 def connect(
@@ -125,7 +125,7 @@ class Client:
         self.root = root
         self._timeout = timeout
         self._will = identity.will
-        self._dispatcher = Dispatcher(endpoint, root, identity, self._on_room, caches)
+        self._dispatcher = Dispatcher(endpoint, root, identity, self._on_unblocked, caches)
         self._driver = drive(
             endpoint,
             self._dispatcher.control,
@@ -190,7 +190,7 @@ class Client:
         except TimeoutError:
             raise failure.publication_timeout(topic, timeout) from None
         finally:
-            self._dispatcher.abandon(*batch.waiting)
+            self._dispatcher.abandon(*batch.pending)
         if batch.error is not None:
             raise batch.error
 
@@ -234,10 +234,10 @@ class Client:
         """Resolves the owner of a topic (docs/protocol.md §5.2). `trace`: asks every node from the root down.
         Raises InvalidTopic, Refused, Unreachable, NotConnected."""
         timeout = self._timeout if timeout is None else timeout
-        waiting = Waiting()
-        self._dispatcher.resolve(topic, trace, microseconds(timeout), waiting.set)
+        pending = PendingRequest()
+        self._dispatcher.resolve(topic, trace, microseconds(timeout), pending.set)
         self._driver.wake()
-        match await waiting:
+        match await pending:
             case Resolved(resolution=resolution):
                 return resolution
             case ResolveFailed() as failed:
@@ -284,20 +284,20 @@ class Client:
     # Within this module
 
     async def _start(self) -> None:
-        waiting = Waiting()
-        self._dispatcher.start(microseconds(self._timeout), waiting.set)
+        pending = PendingRequest()
+        self._dispatcher.start(microseconds(self._timeout), pending.set)
         self._driver.start()
-        match await waiting:
+        match await pending:
             case ResolveFailed() as failed:
                 raise failure.of_root(failed, self._timeout)
         if self._will is not None:
             await self._register(self._will)
 
     async def _register(self, will: Will) -> None:
-        waiting = Waiting()
-        self._dispatcher.set_will(will, microseconds(self._timeout), waiting.set)
+        pending = PendingRequest()
+        self._dispatcher.set_will(will, microseconds(self._timeout), pending.set)
         self._driver.wake()
-        match await waiting:
+        match await pending:
             case WillRefused() as refused:
                 raise failure.of_will(refused, self._timeout)
 
@@ -307,11 +307,11 @@ class Client:
         self._dispatcher.end()
 
     async def _publish(self, topic: str, payload: bytes | str, properties: Properties) -> Receipt:
-        waiting = Waiting()
-        pause, longest = _ROOM_POLL
+        pending = PendingRequest()
+        pause, longest = _BACKPRESSURE_POLL
         while True:
             try:
-                sequence = self._dispatcher.publish(topic, payload, properties, waiting.set)
+                sequence = self._dispatcher.publish(topic, payload, properties, pending.set)
                 break
             except Backpressure:
                 await asyncio.sleep(pause)
@@ -320,7 +320,7 @@ class Client:
         if not qos:
             return Receipt(topic, sequence, 0, None)
         try:
-            result = await waiting
+            result = await pending
         finally:
             self._dispatcher.abandon(sequence)
         assert isinstance(result, Published)
@@ -332,7 +332,7 @@ class Client:
     async def _publish_part(
         self, part: list[tuple[str, bytes]], properties: Properties, batch: Batch
     ) -> None:
-        pause, longest = _ROOM_POLL
+        pause, longest = _BACKPRESSURE_POLL
         while part and batch.error is None:
             try:
                 sequences = self._dispatcher.publish_many(part, properties, batch.set)
@@ -341,19 +341,19 @@ class Client:
                 pause = min(2 * pause, longest)
                 continue
             if properties.get("qos", 0):
-                batch.waiting.update(sequences)
+                batch.pending.update(sequences)
             del part[: len(sequences)]
         await asyncio.sleep(0)
 
     def _on_iteration(self, now: int) -> bool:
-        more = self._dispatcher.turn(now)
+        more = self._dispatcher.dispatch(now)
         if self._dispatcher.has_failed:
             self._stop()
             return False
         self._driver.watch(not self._dispatcher.is_blocked)
         return more
 
-    def _on_room(self) -> None:
+    def _on_unblocked(self) -> None:
         self._driver.wake()
 
 
