@@ -120,9 +120,9 @@ class _Tree:
                 counted["in"] += datagram.destination == self._root.address
                 counted["out"] += datagram.source == self._root.address
 
-        self.world.watch = watch
+        self.world.on_datagram = watch
         yield found
-        self.world.watch = None
+        self.world.on_datagram = None
         found.cpu_s = time.process_time() - cpu
         found.ms = (self.world.now - began) / 1e3
         found.root_in, found.root_out, found.all = counted["in"], counted["out"], counted["all"]

@@ -136,7 +136,7 @@ class _Play:
 
     def __init__(self, lanes: Sequence[str]) -> None:
         self.world = World(SEED)
-        self.world.watch = self._watch
+        self.world.on_datagram = self._watch
         self._lanes = lanes
         self._names: dict[tuple[str, int], str] = {}
         self._steps: list[Arrow | Note] = []

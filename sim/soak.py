@@ -140,14 +140,14 @@ def _progress(seeds: range) -> Iterator[Callable[[int, int], None]]:
 def _lines(seeds: range) -> Callable[[int, int], None]:
     """The first line names the seeds, so that a number of seeds is not mistaken for a seed."""
     of = len(seeds)
-    told_at = time.monotonic()
+    shown_at = time.monotonic()
     which = f"seed {seeds.start}" if of == 1 else f"seeds {seeds.start} to {seeds.stop - 1}"
     print(f"{'1 run' if of == 1 else f'{of} runs'}: {which}", file=sys.stderr, flush=True)
 
     def show(done: int, failed: int) -> None:
-        nonlocal told_at
-        if time.monotonic() >= told_at + EVERY_S:
-            told_at = time.monotonic()
+        nonlocal shown_at
+        if time.monotonic() >= shown_at + EVERY_S:
+            shown_at = time.monotonic()
             print(f"{done}/{of}, {failed} failed", file=sys.stderr, flush=True)
 
     return show

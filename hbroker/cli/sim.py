@@ -26,10 +26,10 @@ from hbroker.cli.output import Style, print_json, print_table, styled
 
 if TYPE_CHECKING:
     from hbroker.cli.network.hierarchy import Status
-    from hbroker.sim.rooms.accounts import Summary
     from hbroker.sim.rooms.plan import Plan
     from hbroker.sim.rooms.play import PlayOptions, Result
     from hbroker.sim.rooms.scenario import Scenario
+    from hbroker.sim.rooms.summary import Summary
 
 _TEXT = """\
 Devices, their rooms' controllers and dashboards connect to a network that runs, each as a client of
@@ -180,7 +180,7 @@ def _scenario(
     from dataclasses import replace
 
     from hbroker.errors import ConfigError
-    from hbroker.sim.rooms.scaling import scaled, without_mqtt
+    from hbroker.sim.rooms.scaling import scale, without_mqtt
     from hbroker.sim.rooms.scenario import load
     from hbroker.sim.rooms.scenario.settings import Skew
 
@@ -198,7 +198,7 @@ def _scenario(
     scenario = replace(scenario, **settings)
     if given["mqtt"] == 0:
         scenario = without_mqtt(scenario)
-    return scenario if devices is None else scaled(scenario, devices)
+    return scenario if devices is None else scale(scenario, devices)
 
 
 def _connections(planned: Plan) -> int:
@@ -210,8 +210,8 @@ def _played(planned: Plan, play_options: PlayOptions, root: str, timeout: float)
     import asyncio
 
     from hbroker.errors import Unreachable
-    from hbroker.sim.rooms.accounts import summarised
     from hbroker.sim.rooms.files import allow
+    from hbroker.sim.rooms.summary import summarise
 
     allow(_connections(planned))
     before = node_statuses(root, timeout)
@@ -220,7 +220,7 @@ def _played(planned: Plan, play_options: PlayOptions, root: str, timeout: float)
         after = node_statuses(root, timeout)
     except Unreachable:
         after = []  # The counts of the devices are reported all the same.
-    return summarised(result, before, after)
+    return summarise(result, before, after)
 
 
 async def _run(planned: Plan, play_options: PlayOptions) -> Result:
@@ -262,7 +262,7 @@ def _gateways(given: tuple[str, ...], root: str, state_dir: Path) -> tuple[tuple
 
 
 def _code(summary: Summary) -> int:
-    from hbroker.sim.rooms.accounts import is_clean
+    from hbroker.sim.rooms.summary import is_clean
 
     if not is_clean(summary):
         return FAILED
@@ -271,14 +271,14 @@ def _code(summary: Summary) -> int:
 
 def _print(summary: Summary) -> None:
     from hbroker.cli.network.tree import LOSSES
-    from hbroker.sim.rooms.accounts import is_clean
-    from hbroker.sim.rooms.report import nodes_table, rooms_table, verdict, words
+    from hbroker.sim.rooms.report import nodes_table, rooms_table, summary_lines, verdict
+    from hbroker.sim.rooms.summary import is_clean
 
     for table in (rooms_table(summary), nodes_table(summary, LOSSES)):
         header, rows, numbers = table
         print_table(header, rows, numbers=numbers)
         print()
-    for text in words(summary):
+    for text in summary_lines(summary):
         print(text)
     sys.stdout.flush()
     for text in verdict(summary):

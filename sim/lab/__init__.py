@@ -4,17 +4,17 @@ Each host is a network namespace whose only way out is a TUN device. One relay p
 host, treats it as the simulated network would, and writes it to the device of the destination's host. The
 kernel's netem is not needed. Linux only, and root only.
 
-    lab          the hosts, the relay's process, and the programs on the hosts
+    network      the hosts, the relay's process, and the programs on the hosts
     host         one host: a network namespace and its TUN device
     forwarding   reads and writes the TUN devices, with the clock and the orders of the lab
     __main__     the relay's process
 
-`lab` imports `host` and `forwarding`; `__main__` imports `forwarding`. `forwarding` runs the `Relay` of
+`network` imports `host` and `forwarding`; `__main__` imports `forwarding`. `forwarding` runs the `Relay` of
 `hbroker.sim.network.relay`.
 """
 
 from .forwarding import Record, recorded
 from .host import Host, why_impossible
-from .lab import Lab
+from .network import Lab
 
 __all__ = ["Host", "Lab", "Record", "recorded", "why_impossible"]

@@ -80,7 +80,7 @@ class _OfHost:
 class _Room:
     at: int
     node: str
-    room: int
+    free_bytes: int
 
 
 class Join(_OfNode):
@@ -164,7 +164,7 @@ class Falter:
 
 
 class FillDisk(_Room):
-    """A node's disk has room for only `room` more bytes."""
+    """A node's disk has room for only `free_bytes` more bytes."""
 
 
 class Exhaust(_Room):

@@ -7,7 +7,7 @@ The attacks use another address than the recorded sender's, except the first:
 - *own*: the packets in them, in order, over the attacker's own link;
 - *forged*: for a recorded lease, JOIN, LEAVE, and TRANSFER up to COMMIT, over such a link.
 
-No attack may let the attacker hold anything: see `look`.
+No attack may let the attacker hold anything: see `check`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Attack(Enum):
     FORGED = "forged"
 
 
-class _Silence:
+class _IdleControl:
     """A control that decides nothing."""
 
     def handle_event(self, now: int, event: Event) -> None:
@@ -75,20 +75,20 @@ class Attacker:
         match kind:
             case Attack.AGAIN | Attack.ELSEWHERE:
                 source = self._world.new_address() if kind is Attack.ELSEWHERE else None
-                for datagram in self._some():
+                for datagram in self._draw_recorded():
                     self._world.inject(source or datagram.source, datagram.destination, datagram.data)
                 return None
             case Attack.OWN:
                 target = self._random.choice(self._recorded).destination
-                return self._speak(target, self._packets(target))
+                return self._send_over_link(target, self._packets(target))
             case Attack.FORGED:
                 leases = list(self._leases())
                 if not leases:
                     return None
                 target, join = self._random.choice(leases)
-                return self._speak(target, _forged(join))
+                return self._send_over_link(target, _forged(join))
 
-    def look(self, node: NodeHost) -> Iterator[str]:
+    def check(self, node: NodeHost) -> Iterator[str]:
         """What a node lets an attacker hold."""
         addresses = {host.address for host in self._hosts}
         for subtree, child in node.control.delegations.children.items():
@@ -103,7 +103,7 @@ class Attacker:
                 self._world.remove(host)
         self._recorded.clear()
 
-    def _some(self) -> list[Datagram]:
+    def _draw_recorded(self) -> list[Datagram]:
         count = min(len(self._recorded), self._random.choice((1, 5, 50, KEPT)))
         first = self._random.randint(0, len(self._recorded) - count)
         return list(self._recorded)[first : first + count]
@@ -125,17 +125,17 @@ class Attacker:
                 if join.epoch:
                     yield datagram.destination, join
 
-    def _speak(self, target: Address, packets: Iterator[bytes]) -> Host:
+    def _send_over_link(self, target: Address, packets: Iterator[bytes]) -> Host:
         """Sends packets over an own link with an own session; a new token comes with RESET (§3.6)."""
-        said = list(packets)
+        recorded = list(packets)
         host = Host(self._world, self._world.new_address(), node=True, token_key=self._random.randbytes(16))
-        host.control = _Silence()
+        host.control = _IdleControl()
         self._hosts.append(host)
         self._world.add(host)
         link = host.engine.connect(target)
-        for packet in said:
+        for packet in recorded:
             host.engine.send(link, packet)
-        self._world.settle(host)
+        self._world.drive(host)
         return host
 
 

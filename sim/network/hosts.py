@@ -26,7 +26,7 @@ from hbroker.protocol.subscriptions.client.options import Key, Options
 from hbroker.protocol.timers import earliest
 from hbroker.protocol.wills.client_will import Will
 
-from .storage.files import NodeFiles, Notes
+from .storage.files import NodeFiles, SimulatedStorage
 
 if TYPE_CHECKING:
     from .plan import Pace
@@ -114,9 +114,9 @@ class Host:
         """The clock of its core: the monotonic clock plus the wall clock's offset at its start (§9)."""
         return self.clock() + self.unix_offset_us
 
-    def lasting(self, span: int) -> int:
-        """The time of the world in which this host's clock advances by `span`."""
-        return -(span * MILLION // -(MILLION + self.drift_ppm))
+    def world_duration(self, duration: int) -> int:
+        """The time of the world in which this host's clock advances by `duration`."""
+        return -(duration * MILLION // -(MILLION + self.drift_ppm))
 
     def stop(self) -> None:
         """As by SIGSTOP: the process does not run, and datagrams wait in its socket as long as there is
@@ -128,7 +128,7 @@ class Host:
         self.stop()
         self.suspended_at = self.world.now
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """As by SIGCONT, or when its machine resumes.
 
         The engine's thread runs first: it reads its socket before Python runs.
@@ -140,7 +140,7 @@ class Host:
         while self._socket:
             self.engine.handle_datagram(self.core_clock(), *self._socket.popleft())
         self.handle_timeout()
-        self.world.settle(self)
+        self.world.drive(self)
 
     def handle_datagram(self, source: Address, data: bytes) -> None:
         """Handles a datagram, or leaves it in the socket of a stopped process."""
@@ -165,12 +165,12 @@ class Host:
         self.has_decided = True
         self.engine.handle_timeout(self.core_clock())
 
-    def settle(self) -> None:
+    def process_events(self) -> None:
         """Gives the engine's events to the control until there are none."""
         while events := self.engine.poll_events():
             self.has_decided = True
             for event in events:
-                self.world.heard(self, event)
+                self.world.on_event(self, event)
                 self.control.handle_event(self.clock(), event)
 
     def poll_transmit(self) -> list[tuple[Address, bytes]]:
@@ -188,7 +188,7 @@ class Host:
             deadline = control_due
         if deadline is None or not (self.drift_ppm or self.suspended_us):
             return deadline
-        return self.world.now + self.lasting(deadline - self.clock())
+        return self.world.now + self.world_duration(deadline - self.clock())
 
 
 class NodeHost(Host):
@@ -223,36 +223,36 @@ class NodeHost(Host):
         self.settings = settings
         self.events: list[NodeEvent] = []
         self.files = files or NodeFiles(world, settings)
-        self._notes = Notes(self.files, self._synced, self._recorded)
+        self._storage = SimulatedStorage(self.files, self._synced, self._recorded)
         self.control: Node = Node(
             settings,
             self.engine,
             world.random,
             incarnation=self.incarnation,
             unix_offset_us=unix_offset_us,
-            restored=self._notes.restored,
-            storage=self._notes,
+            restored=self._storage.restored,
+            storage=self._storage,
         )
         self.control.start(self.clock())
         world.add(self)
 
-    def settle(self) -> None:
-        super().settle()
+    def process_events(self) -> None:
+        super().process_events()
         while node_event := self.control.poll_event():
             self.events.append(node_event)
 
     def handle_timeout(self) -> None:
         if not self.is_stopped:
-            self._notes.handle_timeout()
+            self._storage.handle_timeout()
         super().handle_timeout()
 
     def poll_timeout(self) -> int | None:
-        return earliest(super().poll_timeout(), self._notes.poll_timeout())
+        return earliest(super().poll_timeout(), self._storage.poll_timeout())
 
     def kill(self, *, with_machine: bool = False) -> None:
         """Ends as a process that is killed. `with_machine`: because its machine loses power."""
         self.world.remove(self)
-        self._notes.die()
+        self._storage.die()
         if with_machine:
             self.files.lose_power()
 
@@ -275,20 +275,20 @@ class NodeHost(Host):
     @property
     def claims(self) -> Sequence[str]:
         """The subtrees that it claims: those of its settings, or those that it noted since."""
-        noted = self._notes.claims
-        return (self.settings.subtree,) if noted is None else noted
+        saved = self._storage.claims
+        return (self.settings.subtree,) if saved is None else saved
 
     @property
     def delegations(self) -> dict[str, Delegation]:
         """What it delegated, by subtree, as it noted it."""
-        return self._notes.delegations
+        return self._storage.delegations
 
     @property
     def subscriptions(self) -> dict[tuple[int, Key], Subscription]:
         """Its subscriptions, as it noted them."""
-        return self._notes.subscriptions
+        return self._storage.subscriptions
 
-    def holds(self, subtree: str) -> bool:
+    def is_serving_subtree(self, subtree: str) -> bool:
         """Whether it was granted exactly this subtree, and serves it."""
         grant = self.control.jurisdiction.grant_of(subtree)
         return grant is not None and grant.serving
@@ -301,15 +301,15 @@ class NodeHost(Host):
         """Hands back what it owns."""
         self.has_decided = True
         self.control.leave(self.clock())
-        self.world.settle(self)
+        self.world.drive(self)
 
     def _synced(self) -> None:
         """More is on the disk, or the disk fails: the control may have waited for that."""
         self.has_decided = True
 
     def _recorded(self) -> None:
-        if self.world.recorded is not None:
-            self.world.recorded(self)
+        if self.world.on_record is not None:
+            self.world.on_record(self)
 
 
 class ClientHost(Host):
@@ -360,14 +360,14 @@ class ClientHost(Host):
         )
         world.add(self)
 
-    def settle(self) -> None:
-        super().settle()
+    def process_events(self) -> None:
+        super().process_events()
         self._read()
         while result := self.control.poll_result():
             self.results.append(result)
             if isinstance(result, TakenOver):
                 self.kill()
-        super().settle()
+        super().process_events()
 
     def poll_timeout(self) -> int | None:
         return earliest(super().poll_timeout(), self._reads_at if self._may_have_more else None)
@@ -387,7 +387,7 @@ class ClientHost(Host):
         """Publishes a message. Returns its sequence number; None: there is no room."""
         self.catch_up()
         sequence = self.engine.publish(topic, payload, qos, retain)
-        self.world.settle(self)
+        self.world.drive(self)
         return sequence
 
     def subscribe(self, filter: str, qos: int = 0, group: str = "", *, retain_handling: int = 0) -> int:
@@ -395,33 +395,33 @@ class ClientHost(Host):
         self.catch_up()
         options = Options(qos=qos, retain_handling=retain_handling)
         subscription = self.control.subscribe(self.clock(), filter, options, group=group)
-        self.world.settle(self)
+        self.world.drive(self)
         return subscription
 
     def unsubscribe(self, subscription: int) -> None:
         """Ends a subscription."""
         self.catch_up()
         self.control.unsubscribe(self.clock(), subscription)
-        self.world.settle(self)
+        self.world.drive(self)
 
     def resolve(self, topic: str, *, trace: bool = False) -> int:
         """Asks for the owner of a topic. Returns the ticket of the result."""
         self.catch_up()
         lookup_id = self.control.resolve(self.clock(), topic, trace=trace)
-        self.world.settle(self)
+        self.world.drive(self)
         return lookup_id
 
     def set_will(self, will: Will) -> None:
         """Registers its will. The outcome is a result."""
         self.catch_up()
         self.control.set_will(self.clock(), will)
-        self.world.settle(self)
+        self.world.drive(self)
 
     def leave(self, *, end_session: bool = False) -> None:
         """Leaves every owner, as a client that closes."""
         self.catch_up()
         self.control.leave(end_session=end_session)
-        self.world.settle(self)
+        self.world.drive(self)
 
     def kill(self) -> None:
         """Ends as a process that is killed. Idempotent."""

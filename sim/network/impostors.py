@@ -22,7 +22,7 @@ __all__ = ["PAYLOAD", "ImpostorHost"]
 
 PAYLOAD: Final = b"impostor"
 """The begin of every impostor's payload, and of no other."""
-_TAKEN = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
+_ACCEPTED = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
 class ImpostorHost(ClientHost):
@@ -30,7 +30,7 @@ class ImpostorHost(ClientHost):
 
     def __init__(self, world: World, root: Address, victim: int) -> None:
         self._victim = victim.to_bytes(8, "little")
-        self._looked = 0
+        self._checked = 0
         super().__init__(world, root, "impostor")
 
     def poll_transmit(self) -> list[tuple[Address, bytes]]:
@@ -44,10 +44,10 @@ class ImpostorHost(ClientHost):
         for number in range(count):
             self.publish(topic, PAYLOAD + f" {number}".encode(), qos, retain)
 
-    def look(self) -> Iterator[Violation]:
+    def check(self) -> Iterator[Violation]:
         """What an owner accepted of it."""
-        results, self._looked = self.results[self._looked :], len(self.results)
+        results, self._checked = self.results[self._checked :], len(self.results)
         for result in results:
-            if isinstance(result, Published) and result.reason in _TAKEN:
+            if isinstance(result, Published) and result.reason in _ACCEPTED:
                 text = f"an owner takes message {result.sequence} of an impostor"
                 yield Violation(self.world.now, Invariant.GENUINE, text)

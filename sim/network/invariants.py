@@ -101,21 +101,21 @@ class Ownership:
         self.moves: dict[str, list[int]] = {topic: [] for topic in topics}
         """By topic, when it moved to another owner."""
         self._epochs: dict[str, tuple[int, int]] = {}
-        self._seen: dict[int, dict[str, int]] = {}
+        self._served_epochs: dict[int, dict[str, int]] = {}
         self._most_ahead_us = 0
         """The largest offset of a node's wall clock."""
-        self._forgotten: dict[str, int] = {}
+        self._excused_until: dict[str, int] = {}
         """By topic, until when it is excused."""
-        self._lasting: set[str] = set()
+        self._excused_until_heal: set[str] = set()
         """The topics that are excused until `heal`."""
 
     def forget(self, parent: NodeHost) -> None:
         """A parent restarted without its file of delegations: see `EXEMPT`."""
         for delegation in parent.delegations.values():
             below = [topic for topic in self._topics if is_within(topic, delegation.subtree)]
-            self._forgotten |= dict.fromkeys(below, self._world.now + FORGOTTEN)
+            self._excused_until |= dict.fromkeys(below, self._world.now + FORGOTTEN)
             if delegation.policy is LeasePolicy.SERVE:
-                self._lasting.update(below)
+                self._excused_until_heal.update(below)
 
     def set_clock(self, parent: NodeHost, offset_us: int) -> None:
         """The next run of a parent that died has a wall clock with this offset.
@@ -139,24 +139,24 @@ class Ownership:
 
     def heal(self) -> None:
         """From now on every node reaches every other."""
-        self._forgotten |= dict.fromkeys(self._lasting, self._world.now + FORGOTTEN)
-        self._lasting.clear()
+        self._excused_until |= dict.fromkeys(self._excused_until_heal, self._world.now + FORGOTTEN)
+        self._excused_until_heal.clear()
 
     @property
     def forgotten(self) -> list[str]:
         """Topics that a parent may serve because an earlier run of it delegated them: see `EXEMPT`."""
-        return [topic for topic in self._forgotten if self.was_forgotten(topic, self._world.now)]
+        return [topic for topic in self._excused_until if self.was_forgotten(topic, self._world.now)]
 
     def was_forgotten(self, topic: str, since: int) -> bool:
         """Whether a parent's restart still excuses what was published at this time: see `EXEMPT`."""
-        return topic in self._lasting or self._forgotten.get(topic, 0) > since
+        return topic in self._excused_until_heal or self._excused_until.get(topic, 0) > since
 
-    def serves(self, topic: str) -> NodeHost | None:
+    def current_owner(self, topic: str) -> NodeHost | None:
         """The node that accepts a message to this topic now; None: there is none."""
         owner = self.owners.get(topic)
         return owner if owner is not None and self._owns(owner, topic) else None
 
-    def look(self, host: NodeHost) -> Iterator[Violation]:
+    def check(self, host: NodeHost) -> Iterator[Violation]:
         """What a node's act may have violated."""
         now = self._world.now
         for topic in self._topics:
@@ -177,11 +177,11 @@ class Ownership:
         yield from self._check_claims(host)
 
     def _check_epochs(self, host: NodeHost) -> Iterator[Violation]:
-        seen = self._seen.setdefault(host.incarnation, {})
+        served = self._served_epochs.setdefault(host.incarnation, {})
         for grant in host.control.jurisdiction.grants:
-            if not grant.serving or seen.get(grant.subtree) == grant.epoch:
+            if not grant.serving or served.get(grant.subtree) == grant.epoch:
                 continue
-            seen[grant.subtree] = grant.epoch
+            served[grant.subtree] = grant.epoch
             epoch, holder = self._epochs.get(grant.subtree, (0, 0))
             if (grant.epoch, host.incarnation) != (epoch, holder) and grant.epoch <= epoch:
                 text = f"{host.settings.name} serves {grant.subtree!r} under {grant.epoch} after {epoch}"
@@ -218,7 +218,7 @@ class Bounds:
         """A subscription was asked for."""
         self._filters += 1
 
-    def look(self) -> Iterator[Violation]:
+    def check(self) -> Iterator[Violation]:
         """Checks all hosts now."""
         links = 2 * len(self._started)
         return self._over(

@@ -32,12 +32,12 @@ MOST_SHARE: Final = 0.6
 """The largest share of one of two senders."""
 
 SECOND: Final = 1_000_000
-APART: Final = SECOND
+START_SPREAD: Final = SECOND
 """Publishers begin within this time."""
-SETTLED: Final = {1: 2 * SECOND, 2: 8 * SECOND}
+CONVERGENCE: Final = {1: 2 * SECOND, 2: 8 * SECOND}
 """By number of publishers, the time after which they have found their shares: with each loss, which are
 seconds apart, CUBIC closes about a third of the distance."""
-MEASURED: Final = {1: 4 * SECOND, 2: 10 * SECOND}
+MEASURING: Final = {1: 4 * SECOND, 2: 10 * SECOND}
 BACKLOG: Final = 400_000
 SIZES: Final = {0: 1_000, 1: 50_000, 2: 50_000}
 """The size of a message, by its QoS: one of QoS 0, which is not retransmitted, fits into a datagram."""
@@ -78,14 +78,14 @@ class Line:
         self.publishers = [
             ClientHost(self.world, root.address, f"camera-{number}") for number in range(publishers)
         ]
-        self.begins = [self.world.now + self.world.random.randrange(APART) for _ in self.publishers]
-        self.there = Faults(
+        self.begins = [self.world.now + self.world.random.randrange(START_SPREAD) for _ in self.publishers]
+        self.forward_faults = Faults(
             delay_us=ONE_WAY_US,
             jitter_us=JITTER_US,
             mtu=ETHERNET,
             bottleneck=Bottleneck(BANDWIDTH_BPS, QUEUE_BYTES),
         )
-        self.back = Faults(delay_us=ONE_WAY_US, jitter_us=JITTER_US, mtu=ETHERNET)
+        self.return_faults = Faults(delay_us=ONE_WAY_US, jitter_us=JITTER_US, mtu=ETHERNET)
         self.world.path = self._path
 
     def run(self, microseconds: int) -> None:
@@ -112,17 +112,17 @@ class Line:
         publisher.catch_up()
         for _ in range((BACKLOG - publisher.engine.counters()["queued_bytes"]) // SIZES[self.qos]):
             publisher.engine.publish(topic, bytes(SIZES[self.qos]), self.qos)
-        self.world.settle(publisher)
+        self.world.drive(publisher)
 
     def _path(self, datagram: Datagram) -> Faults:
-        far = [publisher.address for publisher in self.publishers]
-        if datagram.source in far:
-            return self.there
-        return self.back if datagram.destination in far else CLEAR
+        publisher_addresses = [publisher.address for publisher in self.publishers]
+        if datagram.source in publisher_addresses:
+            return self.forward_faults
+        return self.return_faults if datagram.destination in publisher_addresses else CLEAR
 
 
 def measure(seed: int, publishers: int, qos: int) -> Shares:
     """The shares of one publisher or two, when they have found them."""
     line = Line(seed, publishers, qos)
-    line.run(SETTLED[publishers])
-    return line.shares(MEASURED[publishers])
+    line.run(CONVERGENCE[publishers])
+    return line.shares(MEASURING[publishers])

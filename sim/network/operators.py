@@ -20,7 +20,7 @@ from .world import World
 
 __all__ = ["Operator", "Step", "dismissal", "move"]
 
-PATIENCE: Final = 30 * timers.SECOND
+ORDER_TIMEOUT: Final = 30 * timers.SECOND
 """How long an order may take, as by default on the command line."""
 
 
@@ -40,8 +40,8 @@ def dismissal(node: NodeHost) -> list[Step]:
 
 def move(subtree: str, holder: NodeHost | None, target: NodeHost) -> list[Step]:
     """The orders of `hbroker move`. Without a holder the subtree is cut out of its owner's subtree."""
-    given = [] if holder is None else [Step(holder, pb.ORDER_KIND_HAND_BACK, subtree)]
-    return [*given, Step(target, pb.ORDER_KIND_CLAIM, subtree)]
+    hand_back = [] if holder is None else [Step(holder, pb.ORDER_KIND_HAND_BACK, subtree)]
+    return [*hand_back, Step(target, pb.ORDER_KIND_CLAIM, subtree)]
 
 
 class Operator(Host):
@@ -50,8 +50,8 @@ class Operator(Host):
 
     def __init__(self, world: World, steps: Iterable[Step]) -> None:
         super().__init__(world, world.new_address(), node=False, token_key=b"")
-        self._left = list(steps)
-        self._gives_up_at: int | None = None
+        self._steps = list(steps)
+        self._times_out_at: int | None = None
         self.control: AdminClient = self._next()
         world.add(self)
 
@@ -62,36 +62,36 @@ class Operator(Host):
 
     @property
     def has_ended(self) -> bool:
-        return self._gives_up_at is None
+        return self._times_out_at is None
 
-    def settle(self) -> None:
-        super().settle()
+    def process_events(self) -> None:
+        super().process_events()
         while self.control.has_ended and not self.has_ended:
             answer = self.control.answer
-            if self._left and answer is not None and answer.done:
+            if self._steps and answer is not None and answer.done:
                 self.control = self._next()
-                super().settle()
+                super().process_events()
             else:
                 self._end()
 
     def handle_timeout(self) -> None:
-        if self._gives_up_at is not None and self.clock() >= self._gives_up_at:
+        if self._times_out_at is not None and self.clock() >= self._times_out_at:
             self._end()
         else:
             super().handle_timeout()
 
     def poll_timeout(self) -> int | None:
-        return earliest(super().poll_timeout(), self._gives_up_at)
+        return earliest(super().poll_timeout(), self._times_out_at)
 
     def _end(self) -> None:
-        self._gives_up_at = None
+        self._times_out_at = None
         self.world.remove(self)
 
     def _next(self) -> AdminClient:
-        step = self._left.pop(0)
+        step = self._steps.pop(0)
         settings = step.node.settings
         order = pb.Order(kind=step.kind, node=settings.name, subtree=step.subtree)
         admin_client = AdminClient(self.engine, self.world.random, settings.listen, order, settings.join_key)
         admin_client.start(self.clock())
-        self._gives_up_at = self.clock() + PATIENCE
+        self._times_out_at = self.clock() + ORDER_TIMEOUT
         return admin_client

@@ -118,9 +118,9 @@ class Processes:
             if isinstance(host, ClientHost) and host.pace is not None:
                 host.pace = None
                 if not host.is_stopped:
-                    self._world.settle(host)
+                    self._world.drive(host)
             if host.is_stopped:
-                host.go_on()
+                host.resume()
 
     # Read
 
@@ -148,7 +148,7 @@ class Processes:
     def holder(self, subtree: str) -> NodeHost | None:
         """The node that holds exactly this subtree; None: no node does."""
         for name, host in self.hosts.items():
-            if isinstance(host, NodeHost) and self.is_alive(name) and host.holds(subtree):
+            if isinstance(host, NodeHost) and self.is_alive(name) and host.is_serving_subtree(subtree):
                 return host
         return None
 

@@ -52,22 +52,22 @@ class Stage:
 
     # Change
 
-    def take(self, action: actions.Action) -> None:
+    def carry_out(self, action: actions.Action) -> None:
         """Carries out an action."""
         if isinstance(action, actions.DISTURBANCES):
             self._deliveries.successions.disturb()
         if isinstance(action, (*actions.FAILURES, actions.Exhaust, actions.Falter, actions.Succeed)):
             self._deliveries.message_totals.disturb()
         if isinstance(action, actions.NodeAction):
-            self._take_for_node(action)
+            self._carry_out_for_node(action)
         elif isinstance(action, actions.DiskAction):
-            self._take_for_disk(action)
+            self._carry_out_for_disk(action)
         elif isinstance(action, actions.ProcessAction):
-            self._take_for_process(action)
+            self._carry_out_for_process(action)
         elif isinstance(action, actions.PathAction):
             self._take_for_path(action)
         elif (client := self._processes.client(action.client)) is not None:
-            self._take_for_client(client, action)
+            self._carry_out_for_client(client, action)
 
     def start_node(self, name: str) -> NodeHost:
         """Starts a node's first process."""
@@ -84,37 +84,37 @@ class Stage:
             self._subscribe(client, interest.filter, interest.qos, interest.group, interest.queue)
         return client
 
-    def publish(self, name: str, client: ClientHost, wanted: actions.Publish) -> Sent | None:
+    def publish(self, name: str, client: ClientHost, action: actions.Publish) -> Sent | None:
         """Publishes a message; None: there was no room."""
-        payload = _payload(f"{name} {self.messages} ", wanted.size)
+        payload = _payload(f"{name} {self.messages} ", action.size)
         client.catch_up()
-        expires = wanted.expiry is not None
+        expires = action.expiry is not None
         sequence = client.engine.publish(
-            wanted.topic,
+            action.topic,
             payload,
-            wanted.qos,
-            wanted.retain,
+            action.qos,
+            action.retain,
             published_at_us=client.clock() if expires else 0,
-            expiry_s=wanted.expiry,
+            expiry_s=action.expiry,
         )
         if sequence is None:
             return None
         self.messages += 1
         message = client.publisher, sequence
         now = self._world.now
-        dies_at = None if wanted.expiry is None else now + wanted.expiry * SECOND
-        sent = Sent(name, message, wanted.topic, wanted.qos, wanted.retain, payload, now, dies_at=dies_at)
+        dies_at = None if action.expiry is None else now + action.expiry * SECOND
+        sent = Sent(name, message, action.topic, action.qos, action.retain, payload, now, dies_at=dies_at)
         self._deliveries.publish(sent)
-        self._world.settle(client)
+        self._world.drive(client)
         return sent
 
-    def succeed(self, subtree: str) -> None:
+    def claim_for_heir(self, subtree: str) -> None:
         """A subtree was taken back: its heir claims it, if there is one."""
         heir = self._processes.node(self._heirs.pop(subtree, ""))
         if heir is not None:
             operators.Operator(self._world, operators.move(subtree, None, heir))
 
-    def let_go(self, node: NodeHost) -> None:
+    def end_if_left(self, node: NodeHost) -> None:
         """Ends the process of a node that has left and that is not to be restarted."""
         name = node.settings.name
         if node.control.has_stopped and (node.control.has_left or name in self._processes.left):
@@ -123,7 +123,7 @@ class Stage:
 
     # Kinds of actions
 
-    def _take_for_node(self, action: actions.NodeAction) -> None:
+    def _carry_out_for_node(self, action: actions.NodeAction) -> None:
         node = self._processes.node(action.node)
         match action:
             case actions.Join() if action.node not in self._processes.hosts:
@@ -151,7 +151,7 @@ class Stage:
                 if host is not None:
                     self._bounds.count(host)
 
-    def _take_for_disk(self, action: actions.DiskAction) -> None:
+    def _carry_out_for_disk(self, action: actions.DiskAction) -> None:
         host = self._processes.hosts.get(action.node)
         if not isinstance(host, NodeHost):
             return
@@ -159,7 +159,7 @@ class Stage:
         match action:
             case actions.FillDisk() | actions.Exhaust():
                 self._full_since[action.node] = self._world.now
-                host.files.disk.room = action.room
+                host.files.disk.free_bytes = action.free_bytes
             case actions.FailDisk():
                 host.files.disk.error = errno.EIO
             case actions.MendDisk():
@@ -167,12 +167,12 @@ class Stage:
             case actions.LosePower() if is_alive:
                 self._crash(action.node, with_machine=True)
             case actions.Falter() if is_alive:
-                self._deliveries.bequeath(host, self._full_since.get(action.node))
+                self._deliveries.expect_next_owner(host, self._full_since.get(action.node))
                 self._crash(action.node, with_machine=action.with_machine)
             case _:
                 pass
 
-    def _take_for_process(self, action: actions.ProcessAction) -> None:
+    def _carry_out_for_process(self, action: actions.ProcessAction) -> None:
         host = self._processes.hosts.get(action.host)
         if host is None:
             return
@@ -183,22 +183,22 @@ class Stage:
             case actions.Suspend() if is_alive and not host.is_stopped:
                 host.suspend()
             case actions.Continue() if is_alive and host.is_stopped and host.suspended_at is None:
-                host.go_on()
+                host.resume()
             case actions.Wake() if is_alive and host.suspended_at is not None:
-                host.go_on()
+                host.resume()
             case actions.Crash() if is_alive:
                 self._crash(action.host)
             case actions.Restart() if not is_alive:
                 self._restart(action)
             case actions.Succeed() if is_alive and isinstance(host, NodeHost):
                 self._heirs |= dict.fromkeys(host.claims, action.heir)
-                self._deliveries.bequeath(host)
+                self._deliveries.expect_next_owner(host)
                 self._processes.left.add(action.host)
                 self._crash(action.host)
             case _:
                 pass
 
-    def _take_for_client(self, client: ClientHost, action: actions.ClientAction) -> None:
+    def _carry_out_for_client(self, client: ClientHost, action: actions.ClientAction) -> None:
         match action:
             case actions.Roam():
                 self._processes.roam(client)
@@ -227,34 +227,34 @@ class Stage:
             self._end_client(host, ends_session=False, is_crash=True)
         elif isinstance(host, NodeHost):
             self._processes.kill(name, with_machine=with_machine)
-            self._deliveries.break_owner(host)
+            self._deliveries.end_owner(host)
 
     def _end_client(self, client: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
         client.kill()
         self._deliveries.end(client, ends_session=ends_session, is_crash=is_crash)
 
-    def _set_will(self, client: ClientHost, wanted: actions.SetWill) -> None:
+    def _set_will(self, client: ClientHost, action: actions.SetWill) -> None:
         """Registers a will. A will never waits for longer than the expiry of its session (§6.6)."""
         session_options = client.control.session_options
-        payload = _payload(f"{wanted.client}'s will, {self._world.now} ", 40)
-        publish = pb.Publish(topic=wanted.topic, payload=payload, qos=pb.Qos.Name(wanted.qos))
-        delay = min(wanted.delay, session_options.expiry_s) * SECOND
-        self._deliveries.wills.make(
+        payload = _payload(f"{action.client}'s will, {self._world.now} ", 40)
+        publish = pb.Publish(topic=action.topic, payload=payload, qos=pb.Qos.Name(action.qos))
+        delay = min(action.delay, session_options.expiry_s) * SECOND
+        self._deliveries.wills.add(
             TrackedWill(
-                wanted.client, client.session, wanted.topic, wanted.qos, payload, delay, self._world.now
+                action.client, client.session, action.topic, action.qos, payload, delay, self._world.now
             )
         )
-        client.set_will(Will(publish, wanted.delay))
+        client.set_will(Will(publish, action.delay))
 
-    def _restart(self, wanted: actions.Restart) -> None:
-        name, remembers = wanted.host, wanted.remembers
+    def _restart(self, action: actions.Restart) -> None:
+        name, remembers = action.host, action.remembers
         before = self._processes.hosts[name]
         if isinstance(before, ClientHost):
             self.start_client(name, begins_clean=not remembers)
         elif isinstance(before, NodeHost) and name not in self._processes.left:
             if not remembers:
                 self._ownership.forget(before)
-            step_us = wanted.clock_step_s * SECOND
+            step_us = action.clock_step_s * SECOND
             if step_us or before.unix_offset_us:
                 self._ownership.set_clock(before, before.unix_offset_us + step_us)
             self._bounds.count(self._processes.restart_node(name, remembers=remembers, clock_step_us=step_us))
@@ -267,7 +267,7 @@ class Stage:
         subscription = client.control.subscribe(client.clock(), filter, options, group=group)
         self._deliveries.subscribe(client, subscription, filter, qos, group, queue)
         self._bounds.subscribed()
-        self._world.settle(client)
+        self._world.drive(client)
 
 
 def _payload(head: str, size: int) -> bytes:

@@ -90,19 +90,19 @@ class Trial:
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)
         self._attacker = Attacker(self._world, plan.seed) if plan.join_key else None
-        watchers = (self._processes, self._ownership, self._deliveries, self._bounds)
-        self._stage = Stage(self._world, *watchers, self._attacker)
-        self._tail: deque[str] = deque(maxlen=KEPT)
-        self._has_mortals = any(isinstance(a, Publish) and a.expiry is not None for a in plan.actions)
-        self._noticed: dict[int, int] = {}
+        parts = (self._processes, self._ownership, self._deliveries, self._bounds)
+        self._stage = Stage(self._world, *parts, self._attacker)
+        self._transcript: deque[str] = deque(maxlen=KEPT)
+        self._has_expiring = any(isinstance(a, Publish) and a.expiry is not None for a in plan.actions)
+        self._events_read: dict[int, int] = {}
         self._began = self._world.now
         self._datagrams = 0
-        self._busy: list[str] | None = None
+        self._unexpected: list[str] | None = None
         """What left a host that should be quiet; None: hosts need not be quiet yet."""
         self._world.path = self._processes.path
-        self._world.watch = self._watch
-        self._world.acted = self._acted
-        self._world.heard = self._heard
+        self._world.on_datagram = self._handle_datagram
+        self._world.on_acted = self._check_host
+        self._world.on_event = self._handle_event
 
     def run(self) -> TrialResult:
         """Carries the plan out, and returns the result."""
@@ -112,15 +112,20 @@ class Trial:
             for action in self._plan.actions:
                 self._run_until(self._began + action.at)
                 if not isinstance(action, Publish):
-                    self._say(describe(action))
-                self._stage.take(action)
+                    self._log(describe(action))
+                self._stage.carry_out(action)
             self._end()
         except Broken as broken:
             violation = broken.violation
-            self._say(f"VIOLATION: {violation.invariant.value}: {violation.text}")
+            self._log(f"VIOLATION: {violation.invariant.value}: {violation.text}")
         acknowledged = self._deliveries.acknowledged
         return TrialResult(
-            self._plan.seed, violation, tuple(self._tail), self._stage.messages, acknowledged, self._datagrams
+            self._plan.seed,
+            violation,
+            tuple(self._transcript),
+            self._stage.messages,
+            acknowledged,
+            self._datagrams,
         )
 
     # Phases
@@ -138,7 +143,7 @@ class Trial:
 
     def _end(self) -> None:
         """Everything that failed must work again by itself."""
-        self._say("all is healed")
+        self._log("all is healed")
         if self._attacker is not None:
             self._attacker.end()
         self._processes.heal()
@@ -148,29 +153,29 @@ class Trial:
         while complaints := self._complaints():
             self._require(self._world.now < deadline, "; ".join(complaints))
             self._run_until(self._world.now + SECOND // 2)
-        self._prove()
+        self._check_every_topic()
         self._run_until(self._world.now + (UNCLAIMED if self._plan.expiries else CALMING))
-        self._busy = []
+        self._unexpected = []
         self._run_until(self._world.now + QUIET)
-        if self._busy:
-            self._fail(Invariant.QUIET, "; ".join(self._busy[:5]))
+        if self._unexpected:
+            self._fail(Invariant.QUIET, "; ".join(self._unexpected[:5]))
         self._check(self._bounds.check_at_end())
         self._check(self._deliveries.check_at_end())
         for node in self._processes.nodes:
-            for unwanted in self._deliveries.unwanted(node):
-                self._fail(Invariant.BOUNDED, unwanted)
+            for unclaimed in self._deliveries.unclaimed_subscriptions(node):
+                self._fail(Invariant.BOUNDED, unclaimed)
 
     def _complaints(self) -> list[str]:
         """What does not work."""
         idle = [n for n in self._processes.nodes if not n.control.is_serving and not self._is_displaced(n)]
-        unowned = [topic for topic in self._plan.topics if self._ownership.serves(topic) is None]
-        unanswered = self._deliveries.open
+        unowned = [topic for topic in self._plan.topics if self._ownership.current_owner(topic) is None]
+        unanswered = self._deliveries.unanswered
         return [
             *(f"{node.settings.name} is not serving" for node in idle),
             *(f"nobody serves {topic}" for topic in unowned),
             *([f"{unanswered} messages have no answer"] if unanswered else []),
-            *(f"{subscription} is not made" for subscription in self._deliveries.unmade()),
-            *self._deliveries.lacking(),
+            *(f"{subscription} is not made" for subscription in self._deliveries.pending_subscriptions()),
+            *self._deliveries.missing_subscriptions(),
         ]
 
     def _is_displaced(self, node: NodeHost) -> bool:
@@ -178,74 +183,74 @@ class Trial:
         others = [self._processes.holder(subtree) for subtree in node.claims]
         return any(other is not None and other is not node for other in others)
 
-    def _prove(self) -> None:
+    def _check_every_topic(self) -> None:
         """A message to each topic must reach every subscriber."""
         publisher = self._stage.start_client("proof")
         for topic in self._plan.topics:
             sent = self._stage.publish("proof", publisher, Publish(0, "proof", topic, 1, 20))
             assert sent is not None, "there is room for one"
-            self._await(lambda: not self._deliveries.open, f"{sent} is acknowledged")
-            missing = self._deliveries.missing(sent)
+            self._await(lambda: not self._deliveries.unanswered, f"{sent} is acknowledged")
+            missing = self._deliveries.missing_subscribers(sent)
             self._require(not missing, f"{' '.join(missing)} got nothing of {sent}")
 
     # Checks
 
-    def _acted(self, host: Host) -> None:
+    def _check_host(self, host: Host) -> None:
         if isinstance(host, NodeHost):
             self._check(self._deliveries.check_sessions(host))
         match host:
             case NodeHost() if host.has_decided:
-                self._read_notices(host)
+                self._read_node_events(host)
                 before = self._ownership.changes
-                self._check(self._ownership.look(host))
+                self._check(self._ownership.check(host))
                 is_new = self._ownership.changes != before
                 self._check(self._deliveries.check_owner(host, closely=is_new))
-                for held in () if self._attacker is None else self._attacker.look(host):
+                for held in () if self._attacker is None else self._attacker.check(host):
                     self._fail(Invariant.PROVED, held)
-                self._stage.let_go(host)
+                self._stage.end_if_left(host)
             case ClientHost():
                 self._check(self._deliveries.check_client(host))
 
-    def _read_notices(self, host: NodeHost) -> None:
-        read = self._noticed.get(host.incarnation, 0)
+    def _read_node_events(self, host: NodeHost) -> None:
+        read = self._events_read.get(host.incarnation, 0)
         for node_event in host.events[read:]:
-            self._say(f"{host.settings.name}: {node_event}")
+            self._log(f"{host.settings.name}: {node_event}")
             if isinstance(node_event, LeaseLost | TookBack):
-                self._deliveries.lapse(
+                self._deliveries.end_lease(
                     host if isinstance(node_event, LeaseLost) else None, node_event.subtree
                 )
             if isinstance(node_event, TookBack):
-                self._stage.succeed(node_event.subtree)
-        self._noticed[host.incarnation] = len(host.events)
+                self._stage.claim_for_heir(node_event.subtree)
+        self._events_read[host.incarnation] = len(host.events)
 
-    def _heard(self, host: Host, event: Event) -> None:
+    def _handle_event(self, host: Host, event: Event) -> None:
         if isinstance(event, LinkDownEvent):
             ends = self._processes.name(host.address), self._processes.name(event.address)
-            self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
+            self._log(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
             session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
             self._deliveries.lose_link(session, node, event.reason, by_node=event.inbound)
         elif isinstance(host, NodeHost) and isinstance(event, OverflowEvent):
-            self._say(f"{host.settings.name}: a session's queue overflowed, and it ends")
+            self._log(f"{host.settings.name}: a session's queue overflowed, and it ends")
             self._check(self._deliveries.overflow(event.session, host))
         elif isinstance(event, ControlEvent) and event.link is not None:
             match host, body_of(event.packet):
                 case ClientHost(), pb.SubAck() as suback:
-                    self._deliveries.hear(host, suback)
+                    self._deliveries.handle_suback(host, suback)
                 case NodeHost(), pb.Unsubscribe(group=group, filter=filter):
-                    self._deliveries.hear_of_leaving(group, filter)
+                    self._deliveries.handle_unsubscribe(group, filter)
 
-    def _watch(self, datagram: Datagram) -> None:
+    def _handle_datagram(self, datagram: Datagram) -> None:
         self._datagrams += 1
         if self._attacker is not None:
             self._attacker.watch(datagram)
-        sender = self._world.hosts.get(datagram.source) if self._has_mortals else None
+        sender = self._world.hosts.get(datagram.source) if self._has_expiring else None
         if isinstance(sender, NodeHost):
-            self._check(self._deliveries.expiries.look(sender, datagram.decode(), self._world.now))
-        if self._busy is not None:
-            odd = set(datagram.kinds()) - IDLE
-            if odd:
+            self._check(self._deliveries.expiries.check(sender, datagram.decode(), self._world.now))
+        if self._unexpected is not None:
+            unexpected = set(datagram.kinds()) - IDLE
+            if unexpected:
                 ends = self._processes.name(datagram.source), self._processes.name(datagram.destination)
-                self._busy.append(f"{' '.join(sorted(odd))} from {ends[0]} to {ends[1]}")
+                self._unexpected.append(f"{' '.join(sorted(unexpected))} from {ends[0]} to {ends[1]}")
 
     # The result
 
@@ -253,7 +258,7 @@ class Trial:
         """Lets time pass, and checks the gauges every half second."""
         while self._world.now < end:
             self._world.run(min(SECOND // 2, end - self._world.now))
-            self._check(self._bounds.look())
+            self._check(self._bounds.check())
             self._check(self._deliveries.check_totals(self._processes.nodes))
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
@@ -273,8 +278,8 @@ class Trial:
     def _fail(self, invariant: Invariant, text: str) -> None:
         raise Broken(Violation(self._world.now, invariant, text))
 
-    def _say(self, text: str) -> None:
-        self._tail.append(f"{(self._world.now - self._began) / SECOND:10.6f} {text}")
+    def _log(self, text: str) -> None:
+        self._transcript.append(f"{(self._world.now - self._began) / SECOND:10.6f} {text}")
 
 
 def _serves(node: NodeHost) -> bool:

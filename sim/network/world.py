@@ -65,13 +65,13 @@ class World:
         self.now = START
         self.faults = faults
         self.path: Callable[[Datagram], Faults | None] | None = None
-        self.watch: Callable[[Datagram], None] | None = None
+        self.on_datagram: Callable[[Datagram], None] | None = None
         """Called for each datagram that leaves a host, before its path decides."""
-        self.acted: Callable[[Host], None] = lambda host: None
+        self.on_acted: Callable[[Host], None] = lambda host: None
         """Called when a host has acted."""
-        self.heard: Callable[[Host, Event], None] = lambda host, event: None
+        self.on_event: Callable[[Host, Event], None] = lambda host, event: None
         """Called for each event of an engine, before its control handles it."""
-        self.recorded: Callable[[Host], None] | None = None
+        self.on_record: Callable[[Host], None] | None = None
         """Called when a node has written a record to one of its files."""
         self.sent_bytes: Counter[tuple[Address, Address]] = Counter()
         self.hosts: dict[Address, Host] = {}
@@ -98,7 +98,7 @@ class World:
     def add(self, host: Host) -> None:
         """Adds a host at its address."""
         self.hosts[host.address] = host
-        self.settle(host)
+        self.drive(host)
 
     def remove(self, host: Host) -> None:
         """Removes a host, as if its process had been killed: datagrams to it are lost."""
@@ -117,18 +117,18 @@ class World:
         """Sends a datagram from any source, over its path."""
         self._send(Datagram(self.now, source, destination, data))
 
-    def settle(self, host: Host) -> None:
+    def drive(self, host: Host) -> None:
         """Lets a host act, sends what it sends, and notes its next deadline."""
         if host.is_stopped:
             return
-        host.settle()
+        host.process_events()
         for destination, data in host.poll_transmit():
             self._send(Datagram(self.now, host.address, destination, data))
         deadline = host.poll_timeout()
         if deadline is not None and (host.scheduled is None or deadline < host.scheduled):
             host.scheduled = max(deadline, self.now + 1)
             self._push(host.scheduled, host, None)
-        self.acted(host)
+        self.on_acted(host)
         host.has_decided = False
 
     def step(self) -> bool:
@@ -146,7 +146,7 @@ class World:
             host.handle_timeout()
         elif datagram.destination == host.address:
             host.handle_datagram(datagram.source, datagram.data)
-        self.settle(host)
+        self.drive(host)
         return True
 
     def run(self, microseconds: int) -> None:
@@ -166,8 +166,8 @@ class World:
 
     def _send(self, datagram: Datagram) -> None:
         self.sent_bytes[datagram.source, datagram.destination] += len(datagram.data)
-        if self.watch is not None:
-            self.watch(datagram)
+        if self.on_datagram is not None:
+            self.on_datagram(datagram)
         faults = self.faults if self.path is None else self.path(datagram)
         host = self.hosts.get(datagram.destination)
         if faults is None or host is None:

@@ -20,7 +20,7 @@ from hbroker.runtime.client.identity import Will
 from hbroker.runtime.client.subscription import Subscription
 
 from .mqtt.client import ConnectionFailed, MqttClient
-from .mqtt.packets import Received
+from .mqtt.packets import ReceivedPublish
 from .mqtt.packets import Will as MqttWill
 from .plan import Client, Stream
 
@@ -38,8 +38,8 @@ FAILURES: Final = (ConnectionFailed, HBrokerError, OSError)
 _TIMEOUT_S: Final = 15.0
 _GOODBYE_S: Final = 2.0
 _QUEUE: Final = 200_000
-_BAD: Final = 0x80
-_TAKEN: Final = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
+_FIRST_FAILURE: Final = 0x80
+_ACCEPTED: Final = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
 class Link(Protocol):
@@ -79,16 +79,18 @@ class Links:
         TimeoutError."""
         name = f"{run:04x}-{client.number}-{client.name.rpartition('/')[2]}"
         if client.is_native:
-            kept = None if will is None else Will(will[0].topic, will[1], will[0].qos, will[0].retain)
-            member = await self._client_pool.connect(client_id=name, will=kept)
-            return _NativeLink(member, on_message, self.refusals)
+            registered_will = (
+                None if will is None else Will(will[0].topic, will[1], will[0].qos, will[0].retain)
+            )
+            pool_client = await self._client_pool.connect(client_id=name, will=registered_will)
+            return _NativeLink(pool_client, on_message, self.refusals)
         async with asyncio.timeout(_TIMEOUT_S):
             return await _MqttLink.open(next(self._gateways), name, will, on_message, on_lost, self.refusals)
 
 
 class _NativeLink:
-    def __init__(self, member: PoolClient, on_message: OnMessage, refusals: Counter[str]) -> None:
-        self._member = member
+    def __init__(self, pool_client: PoolClient, on_message: OnMessage, refusals: Counter[str]) -> None:
+        self._pool_client = pool_client
         self._refusals = refusals
         self._on_message = on_message
         self._reader: asyncio.Task[None] | None = None
@@ -96,34 +98,34 @@ class _NativeLink:
     def publish(self, stream: Stream, payload: bytes, on_result: OnResult) -> bool:
         try:
             if stream.qos:
-                self._member.publish_then(
-                    partial(self._answer, on_result),
+                self._pool_client.publish_then(
+                    partial(self._report_result, on_result),
                     stream.topic, payload, qos=stream.qos, retain=stream.retain,
                 )  # fmt: skip
             else:
-                self._member.try_publish(stream.topic, payload, retain=stream.retain)
+                self._pool_client.try_publish(stream.topic, payload, retain=stream.retain)
         except Backpressure:
             return False
         return True
 
     async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
-        wanted = self._member.subscribe(
+        subscribing = self._pool_client.subscribe(
             *filters, qos=qos, no_local=no_local, retain_handling=2, queue=_QUEUE, timeout=_TIMEOUT_S
         )
-        self._reader = asyncio.create_task(self._read(await wanted))
+        self._reader = asyncio.create_task(self._read(await subscribing))
 
     async def close(self) -> None:
-        await self._member.close(_GOODBYE_S)
+        await self._pool_client.close(_GOODBYE_S)
         self._stop_reading()
 
     def vanish(self) -> None:
-        self._member.vanish()
+        self._pool_client.vanish()
         self._stop_reading()
 
-    def _answer(self, on_result: OnResult, reason: int | None) -> None:
-        if reason is not None and reason not in _TAKEN:
+    def _report_result(self, on_result: OnResult, reason: int | None) -> None:
+        if reason is not None and reason not in _ACCEPTED:
             self._refusals[reason_name(reason)] += 1
-        on_result(None if reason is None else reason in _TAKEN)
+        on_result(None if reason is None else reason in _ACCEPTED)
 
     async def _read(self, subscription: Subscription) -> None:
         async for message in subscription:
@@ -149,13 +151,15 @@ class _MqttLink:
         on_lost: OnLost,
         refusals: Counter[str],
     ) -> _MqttLink:
-        def received(message: Received) -> None:
+        def forward(message: ReceivedPublish) -> None:
             on_message(message.topic, message.payload)
 
-        client = MqttClient(received, on_lost)
-        kept = None if will is None else MqttWill(will[0].topic, will[1], will[0].qos, will[0].retain)
+        client = MqttClient(forward, on_lost)
+        registered_will = (
+            None if will is None else MqttWill(will[0].topic, will[1], will[0].qos, will[0].retain)
+        )
         try:
-            await client.connect(*gateway, name, will=kept)
+            await client.connect(*gateway, name, will=registered_will)
         except BaseException:
             client.abort()
             raise
@@ -164,7 +168,7 @@ class _MqttLink:
     def publish(self, stream: Stream, payload: bytes, on_result: OnResult) -> bool:
         return self._client.publish(
             stream.topic, payload, stream.qos, retain=stream.retain,
-            on_result=partial(self._answer, on_result),
+            on_result=partial(self._report_result, on_result),
         )  # fmt: skip
 
     async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
@@ -181,7 +185,7 @@ class _MqttLink:
     def vanish(self) -> None:
         self._client.abort()
 
-    def _answer(self, on_result: OnResult, reason: int | None) -> None:
-        if reason is not None and reason >= _BAD:
+    def _report_result(self, on_result: OnResult, reason: int | None) -> None:
+        if reason is not None and reason >= _FIRST_FAILURE:
             self._refusals[f"MQTT {reason:#04x}"] += 1
-        on_result(None if reason is None else reason < _BAD)
+        on_result(None if reason is None else reason < _FIRST_FAILURE)

@@ -20,10 +20,10 @@ from typing import Final
 
 from hbroker._native import SubscriptionTrie
 
-from .model.device import Event, commanding, device, person, updater
+from .model.device import Event, controller, device, person, updater
 from .model.values import noise
-from .scaling import tempos
-from .scenario.settings import Command, Kind, Over, Room, Scenario
+from .scaling import rate_factors
+from .scenario.settings import Command, Kind, Room, Scenario, Transport
 
 __all__ = ["Client", "Plan", "Role", "Stream", "plan"]
 
@@ -109,15 +109,15 @@ class _Planner:
         self._streams: list[Stream] = []
         self._clients: list[Client] = []
         self._native = _shares(scenario)
-        self._tempos = tempos(scenario)
+        self._rate_factors = rate_factors(scenario)
 
     def plan(self) -> Plan:
         scenario = self._scenario
         for watcher in scenario.watchers:
             self._clients.append(
                 Client(
-                    len(self._clients), watcher.name, Role.WATCHER, "", watcher.over is not Over.MQTT,
-                    is_device=False, events=_nothing, filters=watcher.filters, qos=watcher.qos,
+                    len(self._clients), watcher.name, Role.WATCHER, "",
+                    watcher.transport is not Transport.MQTT, is_device=False, events=_nothing, filters=watcher.filters, qos=watcher.qos,
                 )
             )  # fmt: skip
         for room in scenario.rooms:
@@ -134,7 +134,7 @@ class _Planner:
                 )
             )  # fmt: skip
         rate = sum(
-            self._scenario.kinds[kind].rate * count * self._tempos[room.path]
+            self._scenario.kinds[kind].rate * count * self._rate_factors[room.path]
             for room in scenario.rooms
             for kind, count in room.devices
         )
@@ -150,7 +150,7 @@ class _Planner:
         streams: list[Stream] = []
         devices: list[Callable[[], None]] = []
         for kind_name, count in room.devices:
-            kind = self._scenario.kinds[kind_name].faster(self._tempos[room.path])
+            kind = self._scenario.kinds[kind_name].with_rate_factor(self._rate_factors[room.path])
             for number in range(1, count + 1):
                 name = kind_name if count == 1 else f"{kind_name}-{number}"
                 topic = f"{self._scenario.top}/{room.path}/{name}"
@@ -163,7 +163,7 @@ class _Planner:
         self._clients.append(
             Client(
                 len(self._clients), name, Role.CONTROLLER, room.path, is_native=True, is_device=False,
-                events=lambda: commanding(self._random(name), commands, clock_s=clock_s),
+                events=lambda: controller(self._random(name), commands, clock_s=clock_s),
                 streams=tuple(streams), filters=(f"{self._scenario.top}/{room.path}/#",), no_local=True,
             )
         )  # fmt: skip
@@ -188,7 +188,7 @@ class _Planner:
         images = () if kind.absence else self._images(room, kind)
         self._clients.append(
             Client(
-                len(self._clients), topic, kind.name, room.path, next(self._native[kind.over]),
+                len(self._clients), topic, kind.name, room.path, next(self._native[kind.transport]),
                 is_device=True,
                 events=lambda: device(
                     self._random(topic), kind.reports, kind.absence, self._block,
@@ -210,8 +210,8 @@ class _Planner:
         )
         self._clients.append(
             Client(
-                len(self._clients), name, Role.PERSON, "", next(self._native[people.over]), is_device=True,
-                events=lambda: person(self._random(name), range(len(known)), people.stay_s), streams=streams,
+                len(self._clients), name, Role.PERSON, "", next(self._native[people.transport]),
+                is_device=True, events=lambda: person(self._random(name), range(len(known)), people.stay_s), streams=streams,
             )
         )  # fmt: skip
 
@@ -235,26 +235,26 @@ class _Planner:
         return Random(f"{self._scenario.seed}/{name}")
 
 
-def _shares(scenario: Scenario) -> dict[Over, Iterator[bool]]:
+def _shares(scenario: Scenario) -> dict[Transport, Iterator[bool]]:
     """By way into the network, whether each next device is native.
 
-    Of the kinds with `Over.ANY`, as many devices use MQTT as the scenario's share needs, in an order that the
-    seed determines.
+    Of the kinds with `Transport.ANY`, as many devices use MQTT as the scenario's share needs, in an order
+    that the seed determines.
     """
-    counted = {over: 0 for over in Over}
+    devices = {transport: 0 for transport in Transport}
     for room in scenario.rooms:
         for kind, count in room.devices:
-            counted[scenario.kinds[kind].over] += count
+            devices[scenario.kinds[kind].transport] += count
     if scenario.people:
-        counted[scenario.people.over] += scenario.people.count
-    wanted = round(scenario.mqtt * sum(counted.values())) - counted[Over.MQTT]
-    mqtt = min(max(wanted, 0), counted[Over.ANY])
-    either = [False] * mqtt + [True] * (counted[Over.ANY] - mqtt)
-    Random(f"{scenario.seed}/shares").shuffle(either)
+        devices[scenario.people.transport] += scenario.people.count
+    wanted = round(scenario.mqtt * sum(devices.values())) - devices[Transport.MQTT]
+    mqtt = min(max(wanted, 0), devices[Transport.ANY])
+    any_transport = [False] * mqtt + [True] * (devices[Transport.ANY] - mqtt)
+    Random(f"{scenario.seed}/shares").shuffle(any_transport)
     return {
-        Over.NATIVE: iter([True] * counted[Over.NATIVE]),
-        Over.MQTT: iter([False] * counted[Over.MQTT]),
-        Over.ANY: iter(either),
+        Transport.NATIVE: iter([True] * devices[Transport.NATIVE]),
+        Transport.MQTT: iter([False] * devices[Transport.MQTT]),
+        Transport.ANY: iter(any_transport),
     }
 
 
@@ -263,11 +263,13 @@ def _receivers(clients: tuple[Client, ...], streams: list[Stream]) -> tuple[tupl
     for client in clients:
         for filter in client.filters:
             trie.insert(filter, client.number)
-    deaf = {
+    excluded = {
         stream.number: client.number for client in clients if client.no_local for stream in client.streams
     }
     return tuple(
-        tuple(sorted({number for number in trie.matches(stream.topic) if number != deaf.get(stream.number)}))
+        tuple(
+            sorted({number for number in trie.matches(stream.topic) if number != excluded.get(stream.number)})
+        )
         for stream in streams
     )
 

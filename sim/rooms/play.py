@@ -20,19 +20,19 @@ from typing import Final
 from hbroker.errors import HBrokerError
 from hbroker.runtime.client.client_pool import ClientPool, client_pool
 
+from .delivery_counters import DeliveryCounters
 from .effort import Effort, Stopwatch
 from .latency import Histogram
-from .ledger import DeliveryCounters
 from .links import Links
 from .model.device import Action, Event
 from .plan import Client, Plan
 from .player import Player, Troubles
 
-__all__ = ["NotAllConnected", "Play", "PlayOptions", "Played", "Progress", "Result"]
+__all__ = ["NotAllConnected", "Play", "PlayOptions", "PlayedCounts", "Progress", "Result"]
 
 CONNECTING: Final = 128
 """Clients that connect at the same time."""
-SETTLE_S: Final = 30.0
+DRAIN_TIMEOUT_S: Final = 30.0
 """Seconds for what is in flight at the end: longer than owners wait before they publish a will (15 s)."""
 QUIET_S: Final = 1.0
 """After so many seconds without a message, what is not promised and is not a will does not come any more."""
@@ -83,7 +83,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedCounts:
     """Messages that were due, and that were handed over, while the devices played, without those at
     connecting."""
 
@@ -105,7 +105,7 @@ class Result:
     troubles: Troubles
     owners: tuple[str, ...]
     connected: int
-    played: Played
+    played: PlayedCounts
     connect_s: float
     due_s: float
     effort: Effort
@@ -139,26 +139,28 @@ class Play:
 
     async def run(self) -> Result:
         """Runs the plan. Raises NotAllConnected, and the errors of `client_pool`."""
-        async with client_pool(self._play_options.root) as members:
-            links = Links(members, self._play_options.gateways)
+        async with client_pool(self._play_options.root) as pool:
+            links = Links(pool, self._play_options.gateways)
             self._troubles = Troubles(links.refusals)
             self._players = [
                 Player(client, self._run, links, self._counters, self._now, self._troubles)
                 for client in self._plan.clients
             ]
-            showing = asyncio.create_task(self._keep_showing())
+            showing = asyncio.create_task(self._show_regularly())
             try:
-                return await self._run_within(members)
+                return await self._run_within(pool)
             finally:
                 showing.cancel()
-                self._tell()
-                await _in_turns((player.leave(is_abrupt=False) for player in self._players), CONNECTING)
+                self._show_progress()
+                await _run_limited(
+                    (player.disconnect(is_abrupt=False) for player in self._players), CONNECTING
+                )
 
-    async def _run_within(self, members: ClientPool) -> Result:
+    async def _run_within(self, pool: ClientPool) -> Result:
         begun = time.monotonic()
         events = [client.events() for client in self._plan.clients]
         await self._connect(lambda client: not client.is_device, events)
-        owners = await _owners(members, self._plan)
+        owners = await _owners(pool, self._plan)
         await self._connect(lambda client: client.is_device, events)
         connect_s = time.monotonic() - begun
         self._phase = "playing"
@@ -167,9 +169,9 @@ class Play:
         watch = Stopwatch()
         await self._play(events)
         effort = watch.read()
-        played = Played(self._counters.asked - asked, self._counters.published - published)
+        played = PlayedCounts(self._counters.asked - asked, self._counters.published - published)
         self._phase = "settling"
-        await self._settle()
+        await self._await_outstanding()
         return Result(
             self._plan, self._counters, self._troubles, owners,
             sum(player.was_connected and player.client.is_device for player in self._players),
@@ -179,22 +181,24 @@ class Play:
 
     # Phases
 
-    async def _connect(self, wanted: Callable[[Client], bool], events: Sequence[Iterator[Event]]) -> None:
+    async def _connect(
+        self, is_included: Callable[[Client], bool], events: Sequence[Iterator[Event]]
+    ) -> None:
         """Connects the wanted clients. Their first event is that they connect."""
-        coming = []
+        connects = []
         for player in self._players:
-            if wanted(player.client):
+            if is_included(player.client):
                 next(events[player.client.number], None)
-                coming.append(self._first(player))
-        await _in_turns(coming, CONNECTING)
+                connects.append(self._connect_one(player))
+        await _run_limited(connects, CONNECTING)
         failed = self._troubles.failed
         if failed:
             name, why = next(iter(failed.items()))
             raise NotAllConnected(f"{len(failed)} clients could not connect; {name}: {why}")
 
-    async def _first(self, player: Player) -> None:
+    async def _connect_one(self, player: Player) -> None:
         if not self._stop.is_set():
-            await player.come(self._now())
+            await player.connect(self._now())
 
     async def _play(self, events: Sequence[Iterator[Event]]) -> None:
         """Returns when every event that was due has happened, and every message was handed over."""
@@ -202,14 +206,14 @@ class Play:
         last = started + round(self._play_options.duration_s * _MICRO)
         scale = _MICRO / self._play_options.speed
 
-        def following(number: int) -> tuple[int, int, Action] | None:
+        def next_event(number: int) -> tuple[int, int, Action] | None:
             event = next(events[number], None)
             if event is None:
                 return None
             due = started + int(event[0] * scale)
             return (due, number, event[1]) if due < last else None
 
-        heap = [first for number in range(len(events)) if (first := following(number)) is not None]
+        heap = [first for number in range(len(events)) if (first := next_event(number)) is not None]
         heapify(heap)
         while heap and not self._stop.is_set():
             now = self._now()
@@ -217,7 +221,7 @@ class Play:
                 due, number, action = heap[0]
                 if due > now:
                     break
-                after = following(number)
+                after = next_event(number)
                 if after is None:
                     heappop(heap)
                 else:
@@ -229,23 +233,23 @@ class Play:
             pause = (heap[0][0] - self._now()) / _MICRO if heap else 0.0
             await asyncio.sleep(min(max(pause, 0.0), _LONGEST_S))
         await self._pause((last - self._now()) / _MICRO)
-        deadline = time.monotonic() + SETTLE_S
-        while any(player.is_waiting for player in self._players) and time.monotonic() < deadline:
+        deadline = time.monotonic() + DRAIN_TIMEOUT_S
+        while any(player.has_queued for player in self._players) and time.monotonic() < deadline:
             await self._pause(_LONGEST_S)
 
-    async def _settle(self) -> None:
+    async def _await_outstanding(self) -> None:
         """Waits for what is in flight, as long as messages arrive or a promised one is missing."""
         counters = self._counters
-        deadline = time.monotonic() + SETTLE_S
-        heard, received = time.monotonic(), counters.received
+        deadline = time.monotonic() + DRAIN_TIMEOUT_S
+        last_received_at, received = time.monotonic(), counters.received
         while (now := time.monotonic()) < deadline and counters.outstanding:
             await asyncio.sleep(_LONGEST_S)
             if counters.received != received:
-                heard, received = now, counters.received
-            elif now - heard > QUIET_S:
+                last_received_at, received = now, counters.received
+            elif now - last_received_at > QUIET_S:
                 if not counters.awaited and not counters.sums(self._plan.streams).broken:
                     return
-                heard = now
+                last_received_at = now
 
     async def _pause(self, seconds: float) -> None:
         """Waits for this time, or until the run is to end."""
@@ -255,12 +259,12 @@ class Play:
 
     # Progress
 
-    async def _keep_showing(self) -> None:
+    async def _show_regularly(self) -> None:
         while True:
-            self._tell()
+            self._show_progress()
             await asyncio.sleep(_SHOW_S)
 
-    def _tell(self) -> None:
+    def _show_progress(self) -> None:
         now, cpu = time.monotonic(), time.process_time()
         published, received = self._counters.published, self._counters.received
         before, published_before, received_before, cpu_before = self._shown
@@ -290,7 +294,7 @@ class Play:
         return int((time.monotonic() - self._began) * _MICRO)
 
 
-async def _in_turns(steps: Iterable[Coroutine[None, None, None]], most: int) -> None:
+async def _run_limited(steps: Iterable[Coroutine[None, None, None]], most: int) -> None:
     """Runs all coroutines, `most` at a time."""
     running: set[asyncio.Task[None]] = set()
     for step in steps:
@@ -301,15 +305,15 @@ async def _in_turns(steps: Iterable[Coroutine[None, None, None]], most: int) -> 
         await asyncio.wait(running)
 
 
-async def _owners(members: ClientPool, plan: Plan) -> tuple[str, ...]:
+async def _owners(pool: ClientPool, plan: Plan) -> tuple[str, ...]:
     """The owner of each stream: the owner of the topic above it, which is a device's or an area's."""
-    asking = await members.connect()
-    above = [stream.topic.rpartition("/")[0] for stream in plan.streams]
-    topics = list(dict.fromkeys(above))
+    client = await pool.connect()
+    parents = [stream.topic.rpartition("/")[0] for stream in plan.streams]
+    topics = list(dict.fromkeys(parents))
     names: dict[str, str] = {}
     for first in range(0, len(topics), CONNECTING):
-        some = topics[first : first + CONNECTING]
-        found = await asyncio.gather(*(asking.resolve(topic) for topic in some))
-        names.update(zip(some, (resolution.owner for resolution in found), strict=True))
-    await asking.close()
-    return tuple(names[topic] for topic in above)
+        batch = topics[first : first + CONNECTING]
+        found = await asyncio.gather(*(client.resolve(topic) for topic in batch))
+        names.update(zip(batch, (resolution.owner for resolution in found), strict=True))
+    await client.close()
+    return tuple(names[topic] for topic in parents)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
 
-from .ledger import DeliveryCounters
+from .delivery_counters import DeliveryCounters
 from .links import FAILURES, Link, Links
-from .model.device import Action, Come, Leave, Say
+from .model.device import Action, Connect, Disconnect, Publish
 from .plan import Client, Stream
-from .stamp import STAMP_BYTES, stamped
+from .stamp import STAMP_BYTES, add_stamp
 
 __all__ = ["Player", "Troubles"]
 
@@ -61,25 +61,25 @@ class Player:
         self._clock = clock
         self._troubles = troubles
         self._link: Link | None = None
-        self._waiting: deque[tuple[Stream, bytes, int]] = deque()
+        self._queue: deque[tuple[Stream, bytes, int]] = deque()
         self._retry: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
         """Connecting and disconnecting happen one after the other, in the order in which they were due."""
-        self._steps: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # Change
 
     def act(self, action: Action, due_us: int) -> None:
         """Does the action that is due."""
         match action:
-            case Say(stream, body):
-                self._say(self.client.streams[stream], body, due_us)
-            case Come():
-                self._step(self.come(due_us))
-            case Leave(is_abrupt):
-                self._step(self.leave(is_abrupt=is_abrupt))
+            case Publish(stream, body):
+                self._publish_or_queue(self.client.streams[stream], body, due_us)
+            case Connect():
+                self._start(self.connect(due_us))
+            case Disconnect(is_abrupt):
+                self._start(self.disconnect(is_abrupt=is_abrupt))
 
-    async def come(self, due_us: int) -> None:
+    async def connect(self, due_us: int) -> None:
         """Connects, subscribes, publishes its birth, and then the waiting messages.
 
         Gives up after some attempts, and notes that in the troubles.
@@ -89,7 +89,7 @@ class Player:
                 return
             for attempt in range(1, TRIES + 1):
                 try:
-                    self._link = await self._connected()
+                    self._link = await self._open_link()
                     break
                 except (*FAILURES, TimeoutError) as error:
                     if attempt == TRIES:
@@ -100,78 +100,80 @@ class Player:
             self.is_connected = self.was_connected = True
             if self.client.birth is not None:
                 birth = self.client.streams[self.client.birth]
-                self._counters.ask(birth)
-                self._waiting.appendleft((birth, _ONLINE, due_us))
-            self._hand_over()
+                self._counters.count_due(birth)
+                self._queue.appendleft((birth, _ONLINE, due_us))
+            self._publish_waiting()
 
-    async def leave(self, *, is_abrupt: bool) -> None:
+    async def disconnect(self, *, is_abrupt: bool) -> None:
         """Disconnects, or breaks off; then its will is due. Messages that wait are never published."""
         async with self._lock:
             link, self._link = self._link, None
             self.is_connected = False
-            self._forget_waiting()
+            self._discard_waiting()
             if link is None:
                 return
             if is_abrupt:
-                self._will_is_due(is_promised=True)
+                self._count_will(is_promised=True)
                 link.vanish()
             else:
                 await link.close()
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Waits until it has connected and disconnected as the events asked."""
-        while self._steps:
-            await asyncio.wait(self._steps)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     @property
-    def is_waiting(self) -> bool:
+    def has_queued(self) -> bool:
         """Whether messages are still to be handed over."""
-        return bool(self._waiting)
+        return bool(self._queue)
 
     # Out
 
-    def _say(self, stream: Stream, body: bytes, due_us: int) -> None:
-        self._counters.ask(stream)
-        if len(self._waiting) >= MOST_WAITING:
-            self._counters.forget(stream)
+    def _publish_or_queue(self, stream: Stream, body: bytes, due_us: int) -> None:
+        self._counters.count_due(stream)
+        if len(self._queue) >= MOST_WAITING:
+            self._counters.count_unsent(stream)
             return
-        if self._waiting or not self._publish(stream, body, due_us):
-            self._waiting.append((stream, body, due_us))
-            self._plan_retry()
+        if self._queue or not self._publish(stream, body, due_us):
+            self._queue.append((stream, body, due_us))
+            self._schedule_retry()
 
     def _publish(self, stream: Stream, body: bytes, due_us: int) -> bool:
         if self._link is None:
             return False
-        stamp = self._counters.next(stream, due_us)
-        payload = stamped(stamp, body)
-        if not self._link.publish(stream, payload, partial(self._counters.answer, stream, stamp.number)):
+        stamp = self._counters.next_stamp(stream, due_us)
+        payload = add_stamp(stamp, body)
+        if not self._link.publish(
+            stream, payload, partial(self._counters.count_result, stream, stamp.number)
+        ):
             return False
-        self._counters.publish(stream, len(payload))
+        self._counters.count_published(stream, len(payload))
         return True
 
-    def _hand_over(self) -> None:
+    def _publish_waiting(self) -> None:
         """Publishes as many waiting messages as the network takes."""
         self._retry = None
-        while self._waiting:
-            if not self._publish(*self._waiting[0]):
-                self._plan_retry()
+        while self._queue:
+            if not self._publish(*self._queue[0]):
+                self._schedule_retry()
                 return
-            self._waiting.popleft()
+            self._queue.popleft()
 
-    def _plan_retry(self) -> None:
+    def _schedule_retry(self) -> None:
         if self._retry is None and self._link is not None:
-            self._retry = asyncio.get_running_loop().call_later(_RETRY_S, self._hand_over)
+            self._retry = asyncio.get_running_loop().call_later(_RETRY_S, self._publish_waiting)
 
-    def _forget_waiting(self) -> None:
-        for stream, _, _ in self._waiting:
-            self._counters.forget(stream)
-        self._waiting.clear()
+    def _discard_waiting(self) -> None:
+        for stream, _, _ in self._queue:
+            self._counters.count_unsent(stream)
+        self._queue.clear()
 
     # In
 
-    async def _connected(self) -> Link:
+    async def _open_link(self) -> Link:
         client = self.client
-        link = await self._links.open(client, self._run, self._will(), self._receive, self._lost)
+        link = await self._links.open(client, self._run, self._will(), self._receive, self._handle_lost)
         try:
             if client.filters:
                 await link.subscribe(client.filters, client.qos, no_local=client.no_local)
@@ -184,15 +186,15 @@ class Player:
         if self.client.will is None:
             return None
         stream = self.client.streams[self.client.will]
-        return stream, stamped(self._counters.next(stream, 0), _OFFLINE)
+        return stream, add_stamp(self._counters.next_stamp(stream, 0), _OFFLINE)
 
-    def _will_is_due(self, *, is_promised: bool) -> None:
+    def _count_will(self, *, is_promised: bool) -> None:
         if self.client.will is not None:
             stream = self.client.streams[self.client.will]
-            number = self._counters.next(stream, 0).number
-            self._counters.ask(stream)
-            self._counters.publish(stream, STAMP_BYTES + len(_OFFLINE))
-            self._counters.answer(stream, number, True if is_promised else None)
+            number = self._counters.next_stamp(stream, 0).number
+            self._counters.count_due(stream)
+            self._counters.count_published(stream, STAMP_BYTES + len(_OFFLINE))
+            self._counters.count_result(stream, number, True if is_promised else None)
 
     def _receive(self, topic: str, payload: bytes) -> None:
         now = self._clock()
@@ -200,19 +202,19 @@ class Player:
             return
         answer = self.client.answers.get(topic)
         if answer is not None:
-            self._say(self.client.streams[answer], payload[STAMP_BYTES:], now)
+            self._publish_or_queue(self.client.streams[answer], payload[STAMP_BYTES:], now)
 
-    def _lost(self, text: str) -> None:
+    def _handle_lost(self, text: str) -> None:
         """The network ended the connection."""
         if self._link is None:
             return
         self._link = None
         self.is_connected = False
         self._troubles.lost_connections += 1
-        self._will_is_due(is_promised=False)
-        self._step(self.come(self._clock()))
+        self._count_will(is_promised=False)
+        self._start(self.connect(self._clock()))
 
-    def _step(self, step: Coroutine[None, None, None]) -> None:
+    def _start(self, step: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(step)
-        self._steps.add(task)
-        task.add_done_callback(self._steps.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

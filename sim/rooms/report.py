@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
-from .accounts import NodeCounters, Summary, is_clean
-from .ledger import CounterSums
+from .delivery_counters import CounterSums
+from .summary import NodeCounters, Summary, is_clean
 
-__all__ = ["MOST_ROOMS", "Table", "nodes_table", "rooms_table", "verdict", "words"]
+__all__ = ["MOST_ROOMS", "Table", "nodes_table", "rooms_table", "summary_lines", "verdict"]
 
 Table: TypeAlias = tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]
 """Header, rows, and the columns that hold numbers."""
@@ -21,7 +21,7 @@ BUSY: Final = 0.9
 _COUNTS: Final = ("SAID", "RECEIVED", "LOST", "TWICE", "p50 ms", "p99 ms", "max ms")
 
 
-def words(summary: Summary) -> list[str]:
+def summary_lines(summary: Summary) -> list[str]:
     """Lines about the whole run."""
     result, total, plan = summary.result, summary.total, summary.result.plan
     achieved = summary.achieved_per_s / summary.asked_per_s if summary.asked_per_s else 1.0

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .scenario.settings import Over, Room, Scenario
+from .scenario.settings import Room, Scenario, Transport
 
-__all__ = ["apportioned", "scaled", "tempos", "without_mqtt"]
+__all__ = ["apportion", "rate_factors", "scale", "without_mqtt"]
 
 
-def scaled(scenario: Scenario, devices: int) -> Scenario:
+def scale(scenario: Scenario, devices: int) -> Scenario:
     """The scenario with this number of devices, people included.
 
     Each kind in each room gets the number that is nearest to the scenario's proportions.
     """
     people = scenario.people.count if scenario.people else 0
     weights = [count for room in scenario.rooms for _, count in room.devices]
-    *counts, walking = apportioned(devices, [*weights, people])
+    *counts, walking = apportion(devices, [*weights, people])
     left = iter(counts)
     rooms = tuple(
         Room(room.path, tuple((kind, next(left)) for kind, _ in room.devices)) for room in scenario.rooms
@@ -29,19 +29,19 @@ def scaled(scenario: Scenario, devices: int) -> Scenario:
 def without_mqtt(scenario: Scenario) -> Scenario:
     """The scenario with native clients only, whatever its kinds and watchers say."""
 
-    def moved(over: Over) -> Over:
-        return Over.NATIVE if over is Over.MQTT else over
+    def moved(transport: Transport) -> Transport:
+        return Transport.NATIVE if transport is Transport.MQTT else transport
 
     return replace(
         scenario,
         mqtt=0.0,
-        kinds={name: replace(kind, over=moved(kind.over)) for name, kind in scenario.kinds.items()},
-        watchers=tuple(replace(watcher, over=moved(watcher.over)) for watcher in scenario.watchers),
-        people=scenario.people and replace(scenario.people, over=moved(scenario.people.over)),
+        kinds={name: replace(kind, transport=moved(kind.transport)) for name, kind in scenario.kinds.items()},
+        watchers=tuple(replace(watcher, transport=moved(watcher.transport)) for watcher in scenario.watchers),
+        people=scenario.people and replace(scenario.people, transport=moved(scenario.people.transport)),
     )
 
 
-def apportioned(total: int, weights: Sequence[int]) -> list[int]:
+def apportion(total: int, weights: Sequence[int]) -> list[int]:
     """Whole numbers with the sum `total`, in proportion to the weights.
 
     Each is its exact share, rounded up or down (largest remainder method, Hamilton). All are 0 if the weights
@@ -58,7 +58,7 @@ def apportioned(total: int, weights: Sequence[int]) -> list[int]:
     return counts
 
 
-def tempos(scenario: Scenario) -> dict[str, float]:
+def rate_factors(scenario: Scenario) -> dict[str, float]:
     """By room, the factor by which its devices publish more often than their kinds say.
 
     All are 1 without a skew. With a skew the total rate is unchanged, and the room has its share of it.

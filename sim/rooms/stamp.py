@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-__all__ = ["STAMP_BYTES", "Stamp", "read", "stamped"]
+__all__ = ["STAMP_BYTES", "Stamp", "add_stamp", "read_stamp"]
 
 _STAMP: Final = struct.Struct(">HIIQ")
 STAMP_BYTES: Final = _STAMP.size
@@ -27,12 +27,12 @@ class Stamp(NamedTuple):
     due_us: int
 
 
-def stamped(stamp: Stamp, body: bytes) -> bytes:
+def add_stamp(stamp: Stamp, body: bytes) -> bytes:
     """A payload with this head."""
     return _STAMP.pack(*stamp) + body
 
 
-def read(payload: bytes) -> Stamp | None:
+def read_stamp(payload: bytes) -> Stamp | None:
     """The head of a payload; None: the payload is too short to have one."""
     if len(payload) < STAMP_BYTES:
         return None

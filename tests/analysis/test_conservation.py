@@ -20,10 +20,10 @@ import pytest
 import hbroker.sync
 from hbroker.addresses import parse_address
 from hbroker.cli.sim import node_statuses
-from hbroker.sim.rooms.accounts import Summary, summarised
 from hbroker.sim.rooms.plan import plan
 from hbroker.sim.rooms.play import Play, PlayOptions, Result
 from hbroker.sim.rooms.scenario import load
+from hbroker.sim.rooms.summary import Summary, summarise
 from tests.product.network import PATIENCE, Network
 from tests.telemetry.reading import rows, sums
 
@@ -102,7 +102,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     assert network.process.returncode == 0
     drops = {status["name"]: Counter[str](status["drops"]) for status in after}
     return Played(
-        result, summarised(result, before, after), drops, missed, missed_bytes, Path(ready["telemetry"])
+        result, summarise(result, before, after), drops, missed, missed_bytes, Path(ready["telemetry"])
     )
 
 
@@ -118,7 +118,7 @@ def expected(played: Played) -> dict[Key, dict[str, int]]:
     speaker = {stream.number: client for client in clients for stream in client.streams}
     counts: dict[Key, Counter[str]] = defaultdict(Counter)
     for stream in result.plan.streams:
-        account, receivers = counters.accounts[stream.number], result.plan.receivers[stream.number]
+        account, receivers = counters.publish_counters[stream.number], result.plan.receivers[stream.number]
         over_mqtt = sum(not clients[number].is_native for number in receivers)
         copies = len(receivers) - over_mqtt + (over_mqtt > 0)
         publications = Counter(messages_in=account.published, bytes_in=account.bytes)
@@ -166,7 +166,7 @@ def test_devices_and_nodes_count_the_same_messages(played: Played) -> None:
     assert total.expected == total.received
     assert (total.unsent, total.lost, total.duplicates, total.rejected, total.unanswered) == (0,) * 5
     promised = sum(
-        played.result.counters.accounts[stream.number].published
+        played.result.counters.publish_counters[stream.number].published
         for stream in played.result.plan.streams
         if stream.qos
     )
@@ -194,7 +194,7 @@ def test_the_counted_drops_are_the_missing_messages(played: Played) -> None:
     assert played.missed.total() == KEPT
     assert kitchen_total(played) == KEPT + lost.total()
     of_qos_0 = sum(
-        played.result.counters.accounts[stream.number].published
+        played.result.counters.publish_counters[stream.number].published
         for stream in played.result.plan.streams
         if stream.qos == 0 and stream.topic.startswith("home/kitchen/")
     )

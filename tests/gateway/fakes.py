@@ -87,10 +87,10 @@ class MemberHost(Host):
         native_api.hosts[number] = self
         world.add(self)
 
-    def settle(self) -> None:
-        super().settle()
+    def process_events(self) -> None:
+        super().process_events()
         self.native_api.route(self, self.engine.poll_messages())
-        super().settle()
+        super().process_events()
         self.native_api.settle_others(self)
 
 
@@ -190,7 +190,7 @@ class FakeNativeApi:
             host = self.hosts.get(self.touched.pop())
             if host is not None and self.world.hosts.get(host.address) is host:
                 host.has_decided = True
-                self.world.settle(host)
+                self.world.drive(host)
         while self.ending and self.is_alive:
             number = self.ending.pop(0)
             self.gateway.handle_mqtt(self.world.now, ClosedEvent(number, "server"))
@@ -198,7 +198,7 @@ class FakeNativeApi:
         shared = self.hosts[0]
         if settled is not shared and self.is_alive and not shared.is_stopped:
             shared.has_decided = True
-            self.world.settle(shared)
+            self.world.drive(shared)
 
     def kill(self) -> None:
         """Ends the process."""

@@ -75,7 +75,7 @@ class FakeGateway:
     def settle(self) -> None:
         shared = self.native_api.hosts[0]
         shared.has_decided = True
-        self.world.settle(shared)
+        self.world.drive(shared)
         self.native_api.settle_others(shared)
 
     def begin(self, client: str, **fields: Any) -> Client:

@@ -83,7 +83,7 @@ def test_queued_messages_reach_all_matching_subscriptions_of_a_resumed_session_h
             for destination, data in sent:
                 assert destination == owner.address
                 owner.handle_datagram(host.address, data)
-            owner.settle()
+            owner.process_events()
             for destination, data in owner.poll_transmit():
                 if destination == host.address:
                     host.handle_datagram(owner.address, data)
@@ -171,7 +171,7 @@ def test_suback_waits_for_every_owner() -> None:
     packet_id = client.begin_subscribe("home/#")
     gateway.world.run(3 * SECOND)
     assert (client.number, packet_id) not in gateway.native_api.subacks
-    cams.go_on()
+    cams.resume()
     gateway.world.run_until(lambda: (client.number, packet_id) in gateway.native_api.subacks)
     assert gateway.native_api.subacks[client.number, packet_id] == [1]
     for node in gateway.tree.nodes.values():
@@ -376,7 +376,7 @@ def test_a_subscription_moves_to_the_session_once_its_unreachable_owner_is_back(
     packet_id = client.begin_subscribe("home/#", qos=1)
     gateway.world.run(12 * SECOND)
     assert client.native_api.subacks[client.number, packet_id] == [0x80]
-    gateway.tree.nodes["home"].go_on()
+    gateway.tree.nodes["home"].resume()
     gateway.world.run(15 * SECOND)
     gateway.publish("home/lamp", b"1")
     gateway.world.run(SECOND)
@@ -399,6 +399,6 @@ def test_a_session_can_end_while_its_subscriptions_wait(first_us: int, ends: str
     else:
         client.drop()
     gateway.world.run(3 * SECOND if ends == "away" else 200_000)
-    owner.go_on()
+    owner.resume()
     gateway.world.run(12 * SECOND)
     assert len(gateway.native_api.listeners) == 0

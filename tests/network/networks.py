@@ -31,7 +31,7 @@ class Tree:
         world = World(seed, faults)
         root = NodeHost(world, NodeSettings("root", "", world.new_address()))
         tree = cls(world, root)
-        world.watch = tree._watch
+        world.on_datagram = tree._watch
         for subtree in subtrees:
             tree.join(subtree)
         return tree
@@ -75,7 +75,7 @@ class Tree:
             self._watch(datagram)
             seen.extend(p.transfer for p in datagram.decode().packets if is_it(p.transfer))
 
-        self.world.watch = watch
+        self.world.on_datagram = watch
         return seen
 
     def serves(self, node: NodeHost) -> bool:

@@ -66,7 +66,7 @@ class StrangerTraffic:
         self._answers: list[Datagram] = []
         self._own = set(tree.world.hosts)
         self.answered = 0
-        tree.world.watch = self._watch
+        tree.world.on_datagram = self._watch
 
     def send(self, source: Address, datagram: pb.Datagram | bytes) -> list[str]:
         """Sends from a stranger. Returns the kinds of the packets that come back within a millisecond."""

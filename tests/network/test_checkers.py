@@ -50,10 +50,10 @@ def interrupted(seconds: int) -> tuple[Application, Sent]:
     world.run_until(lambda: publisher.engine.counters()["datagrams_out"] > 3)
     publisher.stop()
     world.run(seconds * SECOND)
-    publisher.go_on()
+    publisher.resume()
     world.run_until(lambda: bool(publisher.results))
     application = Application("subscriber", subscriber, 0)
-    application.had = {(m.publisher, m.sequence): {m.qos} for m in subscriber.messages}
+    application.received_qos = {(m.publisher, m.sequence): {m.qos} for m in subscriber.messages}
     sent = Sent("publisher", (publisher.publisher, sequence), TOPIC, 2, False, payload, began, world.now)
     return application, sent
 
@@ -61,7 +61,7 @@ def interrupted(seconds: int) -> tuple[Application, Sent]:
 def test_a_message_may_be_missing_if_its_fragments_stopped_arriving_for_too_long() -> None:
     """docs/guarantees.md, large messages: the publisher is told that the message was distributed."""
     application, sent = interrupted(PART_WAIT // SECOND + LATE)
-    assert not application.has_had(sent.id)
+    assert not application.has_received(sent.id)
     assert application.may_lack(sent)
     other = replace(sent, id=(sent.id[0], sent.id[1] + 100))
     assert not application.may_lack(other), "it has given up one alone"
@@ -70,8 +70,8 @@ def test_a_message_may_be_missing_if_its_fragments_stopped_arriving_for_too_long
 @pytest.mark.parametrize("seconds", [1, PART_WAIT // SECOND - 1])
 def test_a_message_whose_publisher_goes_on_in_time_must_arrive(seconds: int) -> None:
     application, sent = interrupted(seconds)
-    assert application.has_had(sent.id)
-    application.had.clear()
+    assert application.has_received(sent.id)
+    application.received_qos.clear()
     assert not application.may_lack(sent), "had it not come"
 
 
@@ -195,12 +195,12 @@ def test_an_epoch_may_fall_if_no_node_remembers_it_and_a_clock_was_set_back(
 ) -> None:
     tree = Tree.grow(1, ["home/kitchen"])
     kitchen, ownership = tree.nodes["home/kitchen"], Ownership(tree.world, (TOPIC,))
-    assert not [*ownership.look(tree.root), *ownership.look(kitchen)]
+    assert not [*ownership.check(tree.root), *ownership.check(kitchen)]
     tree.leave(kitchen)
     tree.root.kill()
     ownership.set_clock(tree.root, told_s * SECOND)
     tree.root.restart(remembers=True, clock_step_us=-3_600 * SECOND)
     again = tree.join("home/kitchen")
-    assert [violation.invariant for violation in ownership.look(again)][:1] == (
+    assert [violation.invariant for violation in ownership.check(again)][:1] == (
         [] if is_excused else [Invariant.EPOCHS_RISE]
     )

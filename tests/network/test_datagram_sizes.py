@@ -39,7 +39,7 @@ class Sizes:
 def measured(seed: int) -> tuple[Tree, Sizes]:
     tree = Tree.grow(seed, faults=NARROW)
     sizes = Sizes()
-    tree.world.watch = sizes.watch
+    tree.world.on_datagram = sizes.watch
     return tree, sizes
 
 
@@ -119,7 +119,7 @@ def test_a_long_topic_is_sent_alone_in_a_larger_datagram(faults: Faults) -> None
         if len(datagram.data) > MOST:
             larger.append(datagram.kinds())
 
-    tree.world.watch = watch
+    tree.world.on_datagram = watch
     subscriber, publisher = tree.client(), tree.client()
     subscriber.subscribe(topic, qos=1)
     tree.world.run_until(lambda: bool(subscriber.results))

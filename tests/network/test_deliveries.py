@@ -49,7 +49,7 @@ def test_a_message_that_an_earlier_run_received_may_arrive_after_newer_ones() ->
 
 
 def test_messages_that_no_run_received_arrive_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = ClientHost.settle
+    settle = ClientHost.process_events
 
     def settle_backwards(self: ClientHost) -> None:
         before = len(self.messages)

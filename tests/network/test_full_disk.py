@@ -29,7 +29,7 @@ def test_a_subscriber_from_before_the_disk_was_full_loses_no_message(full_s: int
     """Then the node is killed, and its next run waits for the subscriber."""
     stream = Stream(4, "kitchen", CLEAR)
     if full_s:
-        stream.victim.files.disk.room = 0
+        stream.victim.files.disk.free_bytes = 0
         late = stream.tree.client()
         late.subscribe("home/kitchen/#")  # so there is something to note
     stream.publish_for(full_s * SECOND)
@@ -62,7 +62,7 @@ def node_with_full_disk(tree: Tree) -> NodeHost:
     tree.world.run_until(lambda: has_subscribed(early))
     settings = NodeSettings("home", "home", tree.world.new_address(), root=tree.root.address)
     files = NodeFiles(tree.world, settings)
-    files.disk.room = 0
+    files.disk.free_bytes = 0
     node = NodeHost(tree.world, settings, files)
     tree.world.run_until(lambda: tree.serves(node))
     assert node.owns(TOPIC)

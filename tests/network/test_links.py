@@ -40,7 +40,7 @@ class MeasuredPath:
         self.subscriber.subscribe("camera", qos=1)
         self.world.run_until(lambda: bool(self.subscriber.results))
         self.largest: Counter[Address] = Counter()
-        self.world.watch = self._watch
+        self.world.on_datagram = self._watch
 
     def narrow(self, mtu: int) -> None:
         self.world.faults = Faults(delay_us=5_000, mtu=mtu)
@@ -51,7 +51,7 @@ class MeasuredPath:
         self.publisher.catch_up()
         for _ in range(count):
             self.publisher.engine.publish("camera", bytes(100), 1)
-        self.world.settle(self.publisher)
+        self.world.drive(self.publisher)
         self.world.run_until(lambda: len(self.subscriber.messages) == there + count)
         self.world.run(SECOND)
         return self.world.now - SECOND - start
@@ -170,7 +170,7 @@ def test_a_client_that_moves_again_before_its_proof_arrives_proves_its_current_a
         if datagram.source == mover.address and (token := datagram.decode().header.token):
             proofs.append(token)
 
-    stream.world.watch = watch
+    stream.world.on_datagram = watch
     stream.world.move(mover)
     while not proofs:
         stream.run(2_000)
@@ -196,7 +196,7 @@ def test_a_node_sends_only_challenges_to_an_unproven_address() -> None:
             assert not decoded.header.number
             seen.append(datagram.kinds())
 
-    stream.world.watch = watch
+    stream.world.on_datagram = watch
     stream.run(3 * SECOND)
     assert proofs
     assert seen == [["challenge"]]

@@ -49,7 +49,7 @@ def message(number: int, at: int, dies_at: int | None = None) -> Sent:
 
 
 def broken(losses: Losses, node: NodeHost, told: SessionStatus, now: int = 10) -> list[Invariant]:
-    return [violation.invariant for violation in losses.look(node, told, now)]
+    return [violation.invariant for violation in losses.check(node, told, now)]
 
 
 def test_a_subscriber_may_lack_as_many_messages_as_were_dropped_since_they_were_published(
@@ -98,7 +98,7 @@ def test_the_queue_of_an_offline_session_is_bounded(
     root: NodeHost, queue: Queue, told: SessionStatus, is_over: bool
 ) -> None:
     losses = Losses()
-    losses.ask(SESSION, queue)
+    losses.subscribe(SESSION, queue)
     assert broken(losses, root, told) == [Invariant.QUEUES] * is_over
 
 
@@ -115,7 +115,7 @@ def test_an_overflow_ends_the_session_or_drops_messages_as_its_policies_say(
 ) -> None:
     losses = Losses()
     for policy in policies:
-        losses.ask(SESSION, Queue(overflow=policy))
+        losses.subscribe(SESSION, Queue(overflow=policy))
     assert not broken(losses, root, status(full=1)), "it may have been of QoS 0"
     lacking = message(1, 5)
     assert losses.unexplained([SESSION], [lacking]) is (None if may_drop else lacking)
@@ -137,7 +137,7 @@ class Sender:
         )
 
     def is_broken(self) -> bool:
-        return bool(list(self.expiries.look(self.root, self.datagram, self.now)))
+        return bool(list(self.expiries.check(self.root, self.datagram, self.now)))
 
 
 def test_an_expired_message_is_not_sent_to_a_session_that_was_offline(root: NodeHost) -> None:
@@ -156,7 +156,7 @@ def test_expiry_follows_the_clock_of_the_node_although_it_is_fast(
     sender = Sender(root, SECOND * 11 // 10)
     now = root.world.now
     sender.expiries.gain_link(SESSION, root.address, now - linked_for)
-    assert bool(list(sender.expiries.look(root, sender.datagram, now))) == is_broken
+    assert bool(list(sender.expiries.check(root, sender.datagram, now))) == is_broken
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_an_expired_message_leaves_within_a_bound_if_the_link_has_little_credit(
 ) -> None:
     sender = Sender(root, late)
     if is_short:
-        sender.expiries.shorten(SESSION)
+        sender.expiries.limit_wait(SESSION)
     sender.expiries.gain_link(SESSION, root.address, sender.published)
     assert sender.is_broken() == is_broken
 
@@ -193,7 +193,7 @@ def test_a_message_that_expired_before_a_handover_is_counted_at_the_new_owner() 
     subscriber, publisher = tree.client(session_options=session_options), tree.client("publisher")
     subscriber.catch_up()
     subscriber.control.subscribe(subscriber.clock(), TOPIC, Options(qos=1))
-    tree.world.settle(subscriber)
+    tree.world.drive(subscriber)
     tree.world.run_until(lambda: bool(subscriber.results))
     subscriber.kill()
     kitchen = tree.nodes["home/kitchen"]
@@ -202,7 +202,7 @@ def test_a_message_that_expired_before_a_handover_is_counted_at_the_new_owner() 
         publisher.catch_up()
         published_at = publisher.clock() if expiry else 0
         publisher.engine.publish(TOPIC, b"x", 1, published_at_us=published_at, expiry_s=expiry)
-        tree.world.settle(publisher)
+        tree.world.drive(publisher)
     tree.world.run_until(lambda: len(publisher.results) == 2)
     tree.world.run(3 * SECOND)
     tree.leave(kitchen)

@@ -27,8 +27,8 @@ def root() -> NodeHost:
 @pytest.fixture
 def paces() -> Paces:
     paces = Paces()
-    paces.ask(SESSION, USUAL)
-    paces.watch(SESSION)
+    paces.subscribe(SESSION, USUAL)
+    paces.mark_slow(SESSION)
     return paces
 
 
@@ -48,7 +48,7 @@ def status(
 
 
 def broken(paces: Paces, node: NodeHost, *told: tuple[int, SessionStatus]) -> list[Invariant]:
-    return [violation.invariant for now, one in told for violation in paces.look(node, one, now)]
+    return [violation.invariant for now, one in told for violation in paces.check(node, one, now)]
 
 
 def test_a_subscriber_that_is_not_stalled_loses_no_message(root: NodeHost, paces: Paces) -> None:
@@ -66,7 +66,7 @@ def test_a_stalled_or_offline_subscriber_may_lose_messages(
 def test_a_subscriber_with_its_own_queue_policy_may_lose_messages(
     queue: Queue, root: NodeHost, paces: Paces
 ) -> None:
-    paces.ask(SESSION, queue)
+    paces.subscribe(SESSION, queue)
     assert not broken(paces, root, (0, status()), (1, status(full=2)))
 
 

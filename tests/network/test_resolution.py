@@ -23,7 +23,7 @@ def count_pubconnects(tree: Tree) -> Counter[tuple[str, int]]:
         if datagram.source not in brokers:
             counts[datagram.destination] += datagram.kinds().count("pubconnect")
 
-    tree.world.watch = watch
+    tree.world.on_datagram = watch
     return counts
 
 

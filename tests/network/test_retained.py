@@ -101,7 +101,7 @@ def test_an_owner_that_is_asked_again_while_another_is_silent_sends_no_retained_
     kitchen = tree.nodes["home/kitchen"]
     asked = kitchen.engine.counters()["messages_out"]
     tree.world.run_until(lambda: kitchen.engine.counters()["messages_out"] >= asked + 2)
-    silent.go_on()
+    silent.resume()
     wait_until_complete(tree, client, wanted)
     assert received_retained(client) == once(wanted)
 
@@ -137,7 +137,7 @@ def test_retained_messages_for_one_listener_stay_its_own_when_the_subtree_moves(
     client.stop()  # while its SUBSCRIBE is on the way
     tree.world.run_until(lambda: kitchen.engine.counters()["messages_out"] > sent)
     oven = tree.join("home/kitchen/oven")
-    client.go_on()
+    client.resume()
     wait_until_complete(tree, client, second)
     assert oven.owns(TOPICS[0])
     assert set(received_retained(client)) == {((second,), TOPICS[0])}
@@ -208,7 +208,7 @@ def test_an_unfinished_replay_moves_with_its_subtree(qos: int) -> None:
     stop_within(tree, client, home)
     kitchen = tree.join("home/kitchen")
     assert (home.engine.counters()["replays"], kitchen.engine.counters()["replays"]) == (1, 1)
-    client.go_on()
+    client.resume()
     wait_until_complete(tree, client, wanted)
     tree.world.run(5 * SECOND)
     assert received_retained(client) == once(wanted, topics=tuple(topics))
@@ -223,7 +223,7 @@ def test_an_unfinished_replay_comes_back_with_its_subtree() -> None:
     kitchen = tree.join("home/kitchen")
     tree.leave(kitchen)
     assert home.engine.counters()["replays"] == 2, "of all, and of what came back"
-    client.go_on()
+    client.resume()
     wait_until_complete(tree, client, wanted)
     tree.world.run(5 * SECOND)
     assert received_retained(client) == once(wanted, topics=tuple(topics))
@@ -235,7 +235,7 @@ def test_a_replay_ends_with_its_subscription() -> None:
     home = tree.nodes["home"]
     wanted = client.subscribe("home/#", qos=1)
     stop_within(tree, client, home)
-    client.go_on()
+    client.resume()
     client.unsubscribe(wanted)
     tree.world.run_until(lambda: home.engine.counters()["replays"] == 0)
     tree.world.run(SECOND)

@@ -100,7 +100,7 @@ def test_messages_of_an_ended_subscription_delay_the_rest_of_the_queue_only_once
     subscribed(tree, client, "garden/d")
     client.stop()
     publish(tree, tree.client("publisher"), payloads(0), ("garden/c", "garden/d"))
-    client.go_on()
+    client.resume()
     client.unsubscribe(ended)
     client.messages.clear()
     tree.world.run(40 * SECOND)
@@ -238,15 +238,15 @@ def test_messages_of_the_only_persistent_member_wait_for_it_alone() -> None:
     changed: dict[str, int] = {}
     sharing = Sharing(SimpleNamespace(changed=changed), lambda: 9, Losses())  # type: ignore[arg-type]
     sharing.join(1, kept)
-    kept.hold("a", 1)
+    kept.mark_whole("a", 1)
     assert list(sharing.distribute(sent, {1: 6})) == []
-    assert list(sharing.lacking(sent, set())) == [], "nobody is there"
+    assert list(sharing.groups_lacking(sent, set())) == [], "nobody is there"
     assert list(sharing.check_at_end(set())) == []
-    assert list(sharing.lacking(sent, {kept})) == ["$share/g/a"]
+    assert list(sharing.groups_lacking(sent, {kept})) == ["$share/g/a"]
     assert len(list(sharing.check_at_end({kept}))) == 1
     sharing.join(2, here)
-    here.hold("a", 1)
-    assert list(sharing.lacking(sent, {here})) == ["$share/g/a"], "it is chosen before who is away"
+    here.mark_whole("a", 1)
+    assert list(sharing.groups_lacking(sent, {here})) == ["$share/g/a"], "it is chosen before who is away"
     assert list(sharing.check_at_end({here})) == [], "it waits where it was put before that one came"
     kept.end("a")
     assert len(list(sharing.check_at_end({here}))) == 1, "a session that ends gives it up"
@@ -395,7 +395,7 @@ def test_a_message_that_expired_at_a_dead_member_does_not_go_to_another_member()
     publisher.catch_up()
     for payload, expiry_s in ((b"dies", 1), (b"lives", None)):
         publisher.engine.publish("garden/c", payload, 2, published_at_us=publisher.clock(), expiry_s=expiry_s)
-    tree.world.settle(publisher)
+    tree.world.drive(publisher)
     tree.world.run_until(lambda: len(publish_results(publisher)) == 2)
     first.kill()
     subscribed(tree, second, "garden/c", "g")

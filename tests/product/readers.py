@@ -24,7 +24,7 @@ from hbroker._native import Message
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.runtime.address import parse_place, resolve
-from hbroker.sim.rooms.ledger import ReceiveCounters
+from hbroker.sim.rooms.delivery_counters import ReceiveCounters
 from tests.product.client import PolledClient
 from tests.product.pacer import STAMP
 
@@ -52,7 +52,7 @@ class Reader:
         messages = self.client.endpoint.poll_messages(_BATCH)
         if messages:
             for message in messages:
-                self.receipts.take(message.sequence - 1)
+                self.receipts.count(message.sequence - 1)
             now = time.monotonic_ns()
             if self._came_at:
                 self._take_gap(self._came_at, now)

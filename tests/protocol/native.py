@@ -78,7 +78,7 @@ class NativeCore(Host):
 
     # As a host
 
-    def settle(self) -> None:
+    def process_events(self) -> None:
         while self.control is not None and (events := self.engine.poll_events()):
             for event in events:
                 if isinstance(event, LinkDownEvent):
@@ -147,7 +147,7 @@ class NativeNetwork:
         end = self.now + duration
         while self.now < end:
             for core in list(self.world.hosts.values()):
-                self.world.settle(core)
+                self.world.drive(core)
             self.world.run(min(STEP, end - self.now))
             self.on_step()
 

@@ -7,11 +7,11 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hbroker.sim.rooms.delivery_counters import DeliveryCounters
 from hbroker.sim.rooms.latency import Histogram
-from hbroker.sim.rooms.ledger import DeliveryCounters
 from hbroker.sim.rooms.plan import Client, Plan, Stream
 from hbroker.sim.rooms.scenario.settings import Scenario
-from hbroker.sim.rooms.stamp import STAMP_BYTES, Stamp, read, stamped
+from hbroker.sim.rooms.stamp import STAMP_BYTES, Stamp, add_stamp, read_stamp
 
 RUN = 7
 RECEIVERS = (0, 1)
@@ -43,16 +43,16 @@ def test_every_message_is_counted(
     counters, stream = _counters(qos, subscribed)
     arrivals = []
     for is_taken, copies in messages:
-        stamp = counters.next(stream, 1_000)
-        counters.ask(stream)
-        counters.publish(stream, STAMP_BYTES)
+        stamp = counters.next_stamp(stream, 1_000)
+        counters.count_due(stream)
+        counters.count_published(stream, STAMP_BYTES)
         if qos:
-            counters.answer(stream, stamp.number, is_taken)
+            counters.count_result(stream, stamp.number, is_taken)
         arrivals += [
             (receiver, stamp) for receiver, n in zip(RECEIVERS, copies, strict=True) for _ in range(n)
         ]
     random.shuffle(arrivals)  # type: ignore[attr-defined]
-    news = [counters.receive(receiver, stamped(stamp, b""), 3_000) for receiver, stamp in arrivals]
+    news = [counters.receive(receiver, add_stamp(stamp, b""), 3_000) for receiver, stamp in arrivals]
 
     seen: set[tuple[int, int]] = set()
     disordered, highest = 0, dict.fromkeys(RECEIVERS, -1)
@@ -88,11 +88,11 @@ def test_every_message_is_counted(
 
 def test_a_message_of_another_run_or_for_an_unknown_receiver_is_foreign() -> None:
     counters, stream = _counters(1)
-    counters.publish(stream, STAMP_BYTES)
+    counters.count_published(stream, STAMP_BYTES)
     for receiver, payload in [
-        (0, stamped(Stamp(RUN + 1, 0, 0, 1), b"")),
-        (0, stamped(Stamp(RUN, 99, 0, 1), b"")),
-        (5, stamped(Stamp(RUN, 0, 0, 1), b"")),
+        (0, add_stamp(Stamp(RUN + 1, 0, 0, 1), b"")),
+        (0, add_stamp(Stamp(RUN, 99, 0, 1), b"")),
+        (5, add_stamp(Stamp(RUN, 0, 0, 1), b"")),
         (0, b"short"),
     ]:
         assert counters.receive(receiver, payload, 2) is None
@@ -106,7 +106,7 @@ def test_a_message_of_another_run_or_for_an_unknown_receiver_is_foreign() -> Non
 )  # fmt: skip
 def test_a_stamp_is_read_back(run: int, stream: int, number: int, due: int, body: bytes) -> None:
     stamp = Stamp(run, stream, number, due)
-    assert read(stamped(stamp, body)) == stamp
+    assert read_stamp(add_stamp(stamp, body)) == stamp
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200), st.floats(0.01, 1.0))

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from hbroker.sim.rooms.model.arrivals import DAY_S, arrivals, is_day
-from hbroker.sim.rooms.model.device import Come, Leave, Say, device, person, stays, walk
-from hbroker.sim.rooms.model.values import PULL, contents, noise
+from hbroker.sim.rooms.model.device import Connect, Disconnect, Publish, device, online_times, person, walk
+from hbroker.sim.rooms.model.values import PULL, noise, payload_source
 from hbroker.sim.rooms.scenario.settings import (
     Absence,
     Burst,
@@ -116,7 +116,7 @@ def test_frames_have_their_rate_and_their_sizes() -> None:
     report = Report("frame", Frames(per_s=12.0, key_every=10), size)
     times = list(islice(arrivals(Random(6), report.pattern), N))
     assert abs(N / times[-1] - 12.0) < 0.05
-    make_frame = contents(Random(6), report, BLOCK)
+    make_frame = payload_source(Random(6), report, BLOCK)
     sizes = [len(make_frame()) for _ in range(N)]
     start = next(i for i, length in enumerate(sizes) if length > 32_500)
     keys = sizes[start::10]
@@ -129,7 +129,7 @@ def test_readings_vary_around_their_usual_value() -> None:
     """An Ornstein-Uhlenbeck process in steps: its stationary distribution, from readings that are far
     apart."""
     report = Report("t", Periodic(1.0), Size(8, 8), value=Value(usual=21.0, step=0.5))
-    read = contents(Random(7), report, BLOCK)
+    read = payload_source(Random(7), report, BLOCK)
     readings = [float(read()) for _ in range(200_000)][1_000::100]
     deviation = 0.5 / (1 - (1 - PULL) ** 2) ** 0.5
     statistics.assert_follows(readings, statistics.normal(21.0, deviation))
@@ -137,14 +137,14 @@ def test_readings_vary_around_their_usual_value() -> None:
 
 
 def test_sizes_are_uniform() -> None:
-    make_payload = contents(Random(8), Report("x", Periodic(1.0), Size(100, 300)), BLOCK)
+    make_payload = payload_source(Random(8), Report("x", Periodic(1.0), Size(100, 300)), BLOCK)
     statistics.assert_follows([float(len(make_payload())) for _ in range(N)], statistics.uniform(100, 301))
-    large = contents(Random(8), Report("x", Periodic(1.0), Size(1_000_000, 1_000_000)), BLOCK)
+    large = payload_source(Random(8), Report("x", Periodic(1.0), Size(1_000_000, 1_000_000)), BLOCK)
     assert len(large()) == 1_000_000
 
 
 def test_devices_are_online_and_offline_for_exponential_times() -> None:
-    times = list(islice(stays(Random(9), Absence(20.0, 5.0, is_abrupt=True)), N))
+    times = list(islice(online_times(Random(9), Absence(20.0, 5.0, is_abrupt=True)), N))
     assert times[0][0] == 0.0
     statistics.assert_follows([until - since for since, until in times], statistics.exponential(20.0))
     statistics.assert_follows([b[0] - a[1] for a, b in pairwise(times)], statistics.exponential(5.0))
@@ -160,8 +160,8 @@ def test_people_visit_all_rooms_equally_and_stay_for_exponential_times() -> None
 
 def test_a_person_leaves_a_room_before_entering_another() -> None:
     events = list(islice(person(Random(11), [0, 1, 2], 10.0), 500))
-    assert isinstance(events[0][1], Come)
-    publications = [(at, action) for at, action in events if isinstance(action, Say)]
+    assert isinstance(events[0][1], Connect)
+    publications = [(at, action) for at, action in events if isinstance(action, Publish)]
     here: int | None = None
     for _, action in publications:
         if action.body == b"in":
@@ -184,17 +184,17 @@ def test_an_offline_device_publishes_nothing(is_abrupt: bool) -> None:
     is_here = False
     for _, action in events:
         match action:
-            case Come():
+            case Connect():
                 assert not is_here
                 is_here = True
-            case Leave(abrupt):
+            case Disconnect(abrupt):
                 assert is_here
                 assert abrupt is is_abrupt
                 is_here = False
-            case Say(stream, _):
+            case Publish(stream, _):
                 assert is_here
                 assert stream in (2, 3)
-    publications = sum(isinstance(action, Say) for _, action in events)
+    publications = sum(isinstance(action, Publish) for _, action in events)
     assert 0.9 < publications / events[-1][0] / (3.0 * absence.share) < 1.1
 
 

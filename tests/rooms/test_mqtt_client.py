@@ -11,7 +11,7 @@ import pytest
 
 from hbroker.sim.rooms.files import TooFewFiles, allow
 from hbroker.sim.rooms.mqtt.client import ConnectionFailed, MqttClient
-from hbroker.sim.rooms.mqtt.packets import Received, Will
+from hbroker.sim.rooms.mqtt.packets import ReceivedPublish, Will
 from tests.product.network import Network
 from tests.waiting import eventually
 
@@ -42,7 +42,7 @@ class RecordingClient:
     """A client, and what it reported."""
 
     def __init__(self) -> None:
-        self.messages: list[Received] = []
+        self.messages: list[ReceivedPublish] = []
         self.lost: list[str] = []
         self.results: list[int | None] = []
         self.client = MqttClient(self.messages.append, self.lost.append)

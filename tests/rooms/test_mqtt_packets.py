@@ -1,5 +1,5 @@
 """The codec of the MQTT clients: written packets are read back from a stream in any pieces, and invalid
-bytes raise only `Malformed`."""
+bytes raise only `MalformedPacket`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hbroker.sim.rooms.mqtt.packets import (
     Kind,
-    Malformed,
+    MalformedPacket,
     Splitter,
     Will,
     acknowledgement,
@@ -65,7 +65,7 @@ def test_packets_are_encoded_as_in_the_specification() -> None:
     assert connect("c", keep_alive_s=10, session_expiry_s=1, clean_start=False, will=will) == bytes.fromhex(
         "10 1a 0004 4d515454 05 2c 000a 05 11 00000001 0001 63 00 0001 77 0001 21"
     )
-    assert publish("t", b"p", 1, packet_id=7, again=True) == bytes.fromhex("3a 07 0001 74 0007 00 70")
+    assert publish("t", b"p", 1, packet_id=7, dup=True) == bytes.fromhex("3a 07 0001 74 0007 00 70")
     assert publish("t", b"p", 0, retain=True) == bytes.fromhex("31 05 0001 74 00 70")
     assert subscribe(5, "a/#", 2, no_local=True) == bytes.fromhex("82 09 0005 00 0003 612f23 26")
     assert acknowledgement(Kind.PUBREL, 258) == bytes.fromhex("62 02 0102")
@@ -84,13 +84,13 @@ def test_packets_of_the_server_are_decoded() -> None:
 @given(st.binary(max_size=60), st.integers(0, 255))
 def test_random_bytes_raise_only_malformed(body: bytes, first: int) -> None:
     for read in (read_connack, lambda data: read_publish(first, data), read_acknowledgement, read_suback):
-        with suppress(Malformed):
+        with suppress(MalformedPacket):
             read(body)
-    with suppress(Malformed):
+    with suppress(MalformedPacket):
         list(Splitter().feed(body))
 
 
 @pytest.mark.parametrize("body", ["ff ff ff ff 01", "80 80 80 80"])
 def test_a_length_of_more_than_four_bytes_is_malformed(body: str) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedPacket):
         list(Splitter().feed(b"\x30" + bytes.fromhex(body)))

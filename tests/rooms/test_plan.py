@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker import topic_matches
-from hbroker.sim.rooms.model.device import Say
+from hbroker.sim.rooms.model.device import Publish
 from hbroker.sim.rooms.plan import Client, Plan, plan
-from hbroker.sim.rooms.scaling import apportioned, scaled, tempos, without_mqtt
-from hbroker.sim.rooms.scenario import brought, load
+from hbroker.sim.rooms.scaling import apportion, rate_factors, scale, without_mqtt
+from hbroker.sim.rooms.scenario import bundled_scenarios, load
 from hbroker.sim.rooms.scenario.settings import Skew
 
 
@@ -23,11 +23,11 @@ def _publications(client: Client, seconds: float) -> list[tuple[float, str, byte
     return [
         (at, client.streams[action.stream].topic, action.body)
         for at, action in within
-        if isinstance(action, Say)
+        if isinstance(action, Publish)
     ]
 
 
-@pytest.mark.parametrize("name", brought())
+@pytest.mark.parametrize("name", bundled_scenarios())
 def test_equal_seeds_give_equal_plans_and_events(name: str) -> None:
     one, other = plan(load(name)), plan(load(name))
     assert one.streams == other.streams
@@ -48,7 +48,7 @@ def test_different_seeds_give_different_events() -> None:
 
 
 def test_the_events_of_a_device_do_not_depend_on_the_other_devices() -> None:
-    small, large = plan(load("office")), plan(scaled(load("office"), 1_500))
+    small, large = plan(load("office")), plan(scale(load("office"), 1_500))
     by_name = {client.name: client for client in large.clients}
     same = [client for client in small.clients if client.is_device and client.name in by_name]
     assert len(same) > 100
@@ -60,14 +60,14 @@ def test_the_events_of_a_device_do_not_depend_on_the_other_devices() -> None:
 @pytest.mark.parametrize("devices", [1, 10, 48, 1_000, 5_000])
 def test_a_scenario_has_the_requested_number_of_devices(devices: int) -> None:
     for name in ("home", "city"):
-        planned = plan(scaled(load(name), devices))
+        planned = plan(scale(load(name), devices))
         assert planned.devices == devices
         assert len({client.name for client in planned.clients}) == len(planned.clients)
 
 
 @given(st.integers(0, 100_000), st.lists(st.integers(0, 500), min_size=1, max_size=40))
 def test_apportioned_counts_are_integers_and_off_by_less_than_one(total: int, weights: list[int]) -> None:
-    counts = apportioned(total, weights)
+    counts = apportion(total, weights)
     whole = sum(weights)
     assert sum(counts) == (total if whole else 0)
     for found, weight in zip(counts, weights, strict=True):
@@ -76,7 +76,7 @@ def test_apportioned_counts_are_integers_and_off_by_less_than_one(total: int, we
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
 def test_the_share_of_mqtt_clients_is_as_configured(share: float) -> None:
-    scenario = replace(scaled(load("city"), 2_000), mqtt=share)
+    scenario = replace(scale(load("city"), 2_000), mqtt=share)
     planned = plan(scenario)
     mqtt = sum(client.is_device and not client.is_native for client in planned.clients)
     pinned = sum(client.role == "camera" for client in planned.clients)
@@ -88,7 +88,7 @@ def test_the_share_of_mqtt_clients_is_as_configured(share: float) -> None:
 def test_a_skew_moves_traffic_to_a_room_and_keeps_the_total(share: float) -> None:
     scenario = load("home")
     skewed = replace(scenario, skew=Skew("bedroom", share))
-    assert set(tempos(scenario).values()) == {1.0}
+    assert set(rate_factors(scenario).values()) == {1.0}
     assert abs(plan(skewed).rate - plan(scenario).rate) < 1e-6
     publications: Counter[str] = Counter()
     for client in plan(skewed).clients:
@@ -134,7 +134,9 @@ def test_events_have_the_expected_rate() -> None:
     publications = 0
     for client in planned.clients:
         events = sum(
-            1 for at, e in takewhile(lambda event: event[0] < 1_800.0, client.events()) if isinstance(e, Say)
+            1
+            for at, e in takewhile(lambda event: event[0] < 1_800.0, client.events())
+            if isinstance(e, Publish)
         )
         publications += events * (2 if client.role == "controller" else 1)
     assert abs(publications / 1_800.0 / planned.rate - 1) < 0.03

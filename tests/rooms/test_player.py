@@ -11,13 +11,13 @@ import pytest
 
 from hbroker.errors import Unreachable
 from hbroker.sim.rooms import player as module
-from hbroker.sim.rooms.ledger import DeliveryCounters
+from hbroker.sim.rooms.delivery_counters import DeliveryCounters
 from hbroker.sim.rooms.links import Links, OnLost, OnMessage, OnResult
-from hbroker.sim.rooms.model.device import Come, Leave, Say
+from hbroker.sim.rooms.model.device import Connect, Disconnect, Publish
 from hbroker.sim.rooms.plan import Client, Plan, Stream
 from hbroker.sim.rooms.player import MOST_WAITING, TRIES, Player, Troubles
 from hbroker.sim.rooms.scenario.settings import Scenario
-from hbroker.sim.rooms.stamp import Stamp, read, stamped
+from hbroker.sim.rooms.stamp import Stamp, add_stamp, read_stamp
 from tests.waiting import eventually
 
 RUN = 3
@@ -61,7 +61,7 @@ class FakeLink:
         self.ended = "vanished"
 
     def numbers(self, stream: Stream) -> list[int]:
-        stamps = [read(payload) for published, payload, _ in self.published if published is stream]
+        stamps = [read_stamp(payload) for published, payload, _ in self.published if published is stream]
         return [stamp.number for stamp in stamps if stamp is not None]
 
 
@@ -114,12 +114,12 @@ async def test_the_player_subscribes_publishes_its_birth_and_then_the_waiting_me
     links = FakeLinks()
     player = _player(links, counters)
     for number in range(3):
-        player.act(Say(2, b"%d" % number), number + 1)
-    await player.come(9)
+        player.act(Publish(2, b"%d" % number), number + 1)
+    await player.connect(9)
     (link,) = links.opened
     assert link.filters == (ORDER.topic,)
     assert [stream for stream, _, _ in link.published] == [STATUS, READINGS, READINGS, READINGS]
-    dues = [stamp.due_us for _, payload, _ in link.published if (stamp := read(payload)) is not None]
+    dues = [stamp.due_us for _, payload, _ in link.published if (stamp := read_stamp(payload)) is not None]
     assert dues == [9, 1, 2, 3]
     assert link.numbers(READINGS) == [0, 1, 2]
     assert player.was_connected
@@ -130,15 +130,15 @@ async def test_messages_without_room_wait_in_order_and_are_numbered_once(
 ) -> None:
     links = FakeLinks()
     player = _player(links, counters)
-    await player.come(1)
+    await player.connect(1)
     (link,) = links.opened
     link.room = 2
     for number in range(6):
-        player.act(Say(2, b"%d" % number), number + 2)
+        player.act(Publish(2, b"%d" % number), number + 2)
     assert link.numbers(READINGS) == [0, 1]
-    assert player.is_waiting
+    assert player.has_queued
     link.room = 100
-    await eventually(lambda: not player.is_waiting, "it waits for nothing", 10)
+    await eventually(lambda: not player.has_queued, "it waits for nothing", 10)
     assert link.numbers(READINGS) == list(range(6))
     assert [payload[-1:] for stream, payload, _ in link.published if stream is READINGS] == [
         b"%d" % number for number in range(6)
@@ -150,8 +150,8 @@ async def test_messages_without_room_wait_in_order_and_are_numbered_once(
 async def test_waiting_messages_are_bounded_and_further_ones_counted(counters: DeliveryCounters) -> None:
     player = _player(FakeLinks(), counters)
     for number in range(MOST_WAITING + 7):
-        player.act(Say(2, b""), number + 1)
-    await player.come(1)
+        player.act(Publish(2, b""), number + 1)
+    await player.connect(1)
     total = counters.sums([READINGS])
     assert (total.asked, total.published, total.unsent) == (MOST_WAITING + 7, MOST_WAITING, 7)
 
@@ -159,16 +159,16 @@ async def test_waiting_messages_are_bounded_and_further_ones_counted(counters: D
 async def test_each_abrupt_end_makes_one_will_due(counters: DeliveryCounters) -> None:
     links = FakeLinks()
     player = _player(links, counters)
-    await player.come(1)
-    player.act(Say(2, b"x"), 2)
-    player.act(Leave(is_abrupt=True), 3)
-    player.act(Come(), 4)
-    player.act(Leave(is_abrupt=False), 5)
-    player.act(Come(), 6)
-    player.act(Leave(is_abrupt=True), 7)
-    await player.settled()
+    await player.connect(1)
+    player.act(Publish(2, b"x"), 2)
+    player.act(Disconnect(is_abrupt=True), 3)
+    player.act(Connect(), 4)
+    player.act(Disconnect(is_abrupt=False), 5)
+    player.act(Connect(), 6)
+    player.act(Disconnect(is_abrupt=True), 7)
+    await player.wait_until_idle()
     assert [link.ended for link in links.opened] == ["vanished", "closed", "vanished"]
-    wills = [read(link.will[1]) for link in links.opened if link.will is not None]
+    wills = [read_stamp(link.will[1]) for link in links.opened if link.will is not None]
     assert wills == [Stamp(RUN, 1, number, 0) for number in (0, 1, 1)]
     total = counters.sums([WILL])
     assert (total.published, total.acknowledged, total.unanswered) == (2, 2, 0)
@@ -180,9 +180,9 @@ async def test_an_unacknowledged_message_is_not_expected_at_its_receivers(
 ) -> None:
     links = FakeLinks()
     player = _player(links, counters)
-    await player.come(1)
+    await player.connect(1)
     for number in range(3):
-        player.act(Say(2, b""), number + 2)
+        player.act(Publish(2, b""), number + 2)
     on_result = [on_result for stream, _, on_result in links.opened[0].published if stream is READINGS]
     on_result[0](True)
     on_result[1](False)
@@ -195,11 +195,11 @@ async def test_an_unacknowledged_message_is_not_expected_at_its_receivers(
 async def test_a_command_is_answered_once(counters: DeliveryCounters) -> None:
     links = FakeLinks()
     player = _player(links, counters)
-    await player.come(1)
-    counters.publish(ORDER, 20)
+    await player.connect(1)
+    counters.count_published(ORDER, 20)
     for _ in range(2):
-        links.on_message(ORDER.topic, stamped(Stamp(RUN, ORDER.number, 0, 5), b"on"))
-    links.on_message(ORDER.topic, stamped(Stamp(RUN + 1, ORDER.number, 0, 5), b"on"))
+        links.on_message(ORDER.topic, add_stamp(Stamp(RUN, ORDER.number, 0, 5), b"on"))
+    links.on_message(ORDER.topic, add_stamp(Stamp(RUN + 1, ORDER.number, 0, 5), b"on"))
     answers = [payload for stream, payload, _ in links.opened[0].published if stream is ANSWER]
     assert [payload[-2:] for payload in answers] == [b"on"]
     assert counters.foreign == 1
@@ -208,12 +208,12 @@ async def test_a_command_is_answered_once(counters: DeliveryCounters) -> None:
 async def test_a_lost_connection_is_counted_and_opened_again(counters: DeliveryCounters) -> None:
     links, troubles = FakeLinks(), Troubles()
     player = _player(links, counters, troubles)
-    await player.come(1)
+    await player.connect(1)
     links.failures = 2
     links.on_lost("the server closed the connection")
     assert not player.is_connected
-    player.act(Say(2, b"meanwhile"), 5)
-    await player.settled()
+    player.act(Publish(2, b"meanwhile"), 5)
+    await player.wait_until_idle()
     assert links.opened[1].numbers(READINGS) == [0]
     assert (troubles.lost_connections, troubles.retried_connections, troubles.failed) == (1, 2, {})
     will = counters.sums([WILL])
@@ -222,6 +222,6 @@ async def test_a_lost_connection_is_counted_and_opened_again(counters: DeliveryC
 
 async def test_the_player_gives_up_after_some_tries_and_reports_why(counters: DeliveryCounters) -> None:
     troubles = Troubles()
-    await _player(FakeLinks(failures=TRIES), counters, troubles).come(1)
+    await _player(FakeLinks(failures=TRIES), counters, troubles).connect(1)
     assert troubles.failed == {"r/d": "nobody is there"}
     assert troubles.retried_connections == TRIES - 1

@@ -12,17 +12,17 @@ from hbroker.cli import main, sim
 from hbroker.cli.network.hierarchy import Status
 from hbroker.errors import Unreachable
 from hbroker.protocol.packets import Reason
-from hbroker.sim.rooms.accounts import is_clean, summarised
+from hbroker.sim.rooms.delivery_counters import DeliveryCounters
 from hbroker.sim.rooms.display import line, progress_display
 from hbroker.sim.rooms.effort import Effort, Stopwatch
 from hbroker.sim.rooms.latency import Histogram
-from hbroker.sim.rooms.ledger import DeliveryCounters
 from hbroker.sim.rooms.plan import Plan, plan
-from hbroker.sim.rooms.play import Played, PlayOptions, Progress, Result
+from hbroker.sim.rooms.play import PlayedCounts, PlayOptions, Progress, Result
 from hbroker.sim.rooms.player import Troubles
-from hbroker.sim.rooms.report import MOST_ROOMS, nodes_table, rooms_table, verdict, words
+from hbroker.sim.rooms.report import MOST_ROOMS, nodes_table, rooms_table, summary_lines, verdict
 from hbroker.sim.rooms.scenario import load
-from hbroker.sim.rooms.stamp import stamped
+from hbroker.sim.rooms.stamp import add_stamp
+from hbroker.sim.rooms.summary import is_clean, summarise
 
 RUN = 5
 
@@ -84,7 +84,7 @@ def _result(planned: Plan, counters: DeliveryCounters, *, effort: Effort, latene
         Troubles(),
         owners,
         planned.devices,
-        Played(publications, publications),
+        PlayedCounts(publications, publications),
         1.0,
         10.0,
         effort,
@@ -96,12 +96,12 @@ def _result(planned: Plan, counters: DeliveryCounters, *, effort: Effort, latene
 def _lost_one(planned: Plan, counters: DeliveryCounters) -> None:
     """Delivers an acknowledged message to all its receivers but one."""
     stream = next(s for s in planned.streams if s.qos and planned.receivers[s.number])
-    stamp = counters.next(stream, 1)
-    counters.ask(stream)
-    counters.publish(stream, 20)
-    counters.answer(stream, stamp.number, True)
+    stamp = counters.next_stamp(stream, 1)
+    counters.count_due(stream)
+    counters.count_published(stream, 20)
+    counters.count_result(stream, stamp.number, True)
     for receiver in planned.receivers[stream.number][1:]:
-        counters.receive(receiver, stamped(stamp, b"x"), 2_001)
+        counters.receive(receiver, add_stamp(stamp, b"x"), 2_001)
 
 
 STATUS = {
@@ -131,7 +131,7 @@ def test_a_loss_of_an_acknowledged_message_is_reported_beside_the_nodes_own_coun
         [{"name": "district", **STATUS}],
         [{"name": "district", **LATER}, {"name": "new", **STATUS}],
     )
-    summary = summarised(result, before, after)
+    summary = summarise(result, before, after)
     assert not is_clean(summary)
     assert verdict(summary) == ["1 messages lost or doubled that should not be"]
     by_name = {node.name: node for node in summary.nodes}
@@ -143,7 +143,7 @@ def test_a_loss_of_an_acknowledged_message_is_reported_beside_the_nodes_own_coun
     district = dict(zip(header, next(row for row in rows if row[0] == "district"), strict=True))
     assert (district["SAID"], district["COUNTED"], district["OTHERS"]) == ("1", "3", "2")
     assert (district["LOST"], district["DROPS"], district["CPU s"]) == ("1", "2", "0.5")
-    output = " ".join(words(summary))
+    output = " ".join(summary_lines(summary))
     for text in (
         "1000 of 1000 devices",
         "1 lost",
@@ -187,13 +187,13 @@ def test_the_table_of_rooms_shows_those_with_the_most_messages(planned: Plan) ->
     counters = DeliveryCounters(planned, RUN)
     _lost_one(planned, counters)
     result = _result(planned, counters, effort=Effort(10.0, 2.0, 1.0, None), lateness=Histogram())
-    summary = summarised(result, [], [])
+    summary = summarise(result, [], [])
     header, rows, numbers = rooms_table(summary)
     assert len(summary.rooms) > MOST_ROOMS
     assert len(rows) == MOST_ROOMS + 1
     assert "more: --json" in rows[-1][0]
     assert set(numbers) < set(header)
-    assert "an unknown share" in " ".join(words(summary))
+    assert "an unknown share" in " ".join(summary_lines(summary))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_limits_of_the_simulator_itself_are_reported(
     lateness = Histogram()
     lateness.add(late_us)
     effort = Effort(10.0, loop_s, loop_s, None)
-    summary = summarised(
+    summary = summarise(
         _result(planned, DeliveryCounters(planned, RUN), effort=effort, lateness=lateness), [], []
     )
     output = verdict(summary)

@@ -13,7 +13,7 @@ import pytest
 
 from hbroker.cli.network.tree import LOSSES
 from hbroker.sim.rooms.plan import plan
-from hbroker.sim.rooms.scaling import scaled
+from hbroker.sim.rooms.scaling import scale
 from hbroker.sim.rooms.scenario import load
 from tests.product.network import PROJECT, Network, environment, hbroker, network_up
 from tests.waiting import until
@@ -170,7 +170,7 @@ def test_a_gateway_that_does_not_answer_is_reported(home: tuple[Network, str]) -
 
 def test_a_dry_run_prints_the_plan(home: tuple[Network, str]) -> None:
     result = _run_json(home, "city", "--devices", "500", "--dry-run")
-    planned = plan(scaled(load("city"), 500))
+    planned = plan(scale(load("city"), 500))
     assert (result["devices"], result["clients"]) == (500, len(planned.clients))
     assert result["streams"] == len(planned.streams)
 

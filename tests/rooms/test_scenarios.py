@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hbroker import topology
 from hbroker.errors import ConfigErrors
 from hbroker.sim.rooms.plan import plan
-from hbroker.sim.rooms.scenario import Scenario, brought, load, parse
+from hbroker.sim.rooms.scenario import Scenario, bundled_scenarios, load, parse
 from hbroker.sim.rooms.scenario.files import KINDS
-from hbroker.sim.rooms.scenario.ranges import expand, filled
-from hbroker.sim.rooms.scenario.settings import Frames, Over, Periodic, Poisson
+from hbroker.sim.rooms.scenario.ranges import expand, substitute
+from hbroker.sim.rooms.scenario.settings import Frames, Periodic, Poisson, Transport
 from hbroker.subtree import is_within
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
@@ -34,7 +34,7 @@ def errors_of(text: str) -> list[tuple[int | None, str]]:
 
 
 def test_the_built_in_scenarios_are_listed() -> None:
-    assert brought() == ("campus", "city", "factory", "home", "office")
+    assert bundled_scenarios() == ("campus", "city", "factory", "home", "office")
 
 
 @pytest.mark.parametrize("name", ["campus", "city", "factory", "home", "office"])
@@ -105,7 +105,7 @@ skew: {room: 1/attic, share: 0.75}
     assert isinstance(film.pattern, Frames)
     assert drum.absence is not None
     assert drum.absence.is_abrupt
-    assert drum.over is Over.MQTT
+    assert drum.transport is Transport.MQTT
     assert [room.path for room in scenario.rooms] == ["1/attic", "2/attic"]
     assert [watcher.filters for watcher in scenario.watchers] == [("house/left/1/#",), ("house/left/2/#",)]
     assert scenario.skew is not None
@@ -187,7 +187,7 @@ def test_a_range_stands_for_each_of_its_numbers_once(ranges: list[tuple[int, int
     assert len({name for name, _ in names}) == len(names) == total
     for name, numbers in names:
         assert name == "x" + "/".join(numbers)
-        assert filled("/".join(f"${i}" for i in range(1, len(numbers) + 1)), numbers) == "/".join(numbers)
+        assert substitute("/".join(f"${i}" for i in range(1, len(numbers) + 1)), numbers) == "/".join(numbers)
 
 
 @given(st.text(max_size=60))

@@ -139,10 +139,10 @@ def test_a_record_that_does_not_fit_on_a_full_disk_is_removed(room: int) -> None
     entries = three_records(disk)
     file = a_file(disk)
     file.open()
-    disk.room = room
+    disk.free_bytes = room
     with pytest.raises(OSError, match="No space"):
         file.append([(b"d", b"x" * 40), (b"e", b"y" * 40)])
-    disk.room = None
+    disk.free_bytes = None
     file.append([(b"f", b"later")])
     assert a_file(disk).open().entries == {**entries, b"f": b"later"}
 
@@ -186,7 +186,7 @@ def test_no_synced_record_is_lost_by_random_faults(seed: int) -> None:
     synced: dict[bytes, bytes] = {}
     since: list[tuple[bytes, bytes]] = []
     for step in range(60):
-        disk.room = random.choice((None, None, random.randrange(200)))
+        disk.free_bytes = random.choice((None, None, random.randrange(200)))
         disk.error = random.choice((None, None, None, errno.EIO))
         entries = [(b"k%d" % random.randrange(5), random.choice((b"", b"%d" % step))) for _ in range(2)]
         with suppress(OSError):
@@ -197,7 +197,7 @@ def test_no_synced_record_is_lost_by_random_faults(seed: int) -> None:
             since = []
             file.compact()
         if random.random() < 0.2:
-            disk.room = disk.error = None
+            disk.free_bytes = disk.error = None
             disk.crash()
             file = a_file(disk, slack_bytes=200)
             opened = file.open()

@@ -47,14 +47,14 @@ def test_a_record_that_cannot_be_written_waits_and_the_latest_value_is_written()
     store.open()
     store.put(1, b"a", b"1")
     assert store.flush()
-    disk.room = 10
+    disk.free_bytes = 10
     store.put(1, b"a", b"2")
     mark = store.put(2, b"b", b"3")
     assert not store.flush()
     assert str(store.fault) == "/state/one: No space left on device"
     assert store.durable < mark
     store.put(1, b"a", b"4")
-    disk.room = None
+    disk.free_bytes = None
     assert store.flush()
     assert not store.fault
     assert store.durable == store.written

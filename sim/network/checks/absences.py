@@ -28,15 +28,15 @@ NOTICED: Final = timers.IDLE_TIMEOUT + timers.KEEP_ALIVE
 
 @dataclass(slots=True)
 class _Session:
-    """`expiry`: in microseconds. `gone_at`: when its last run ended. `keys`: every subscription it asked
+    """`expiry`: in microseconds. `ended_at`: when its last run ended. `keys`: every subscription it asked
     for."""
 
     expiry: int
-    gone_at: int | None = None
+    ended_at: int | None = None
     keys: set[Key] = field(default_factory=set)
-    down: dict[Address, int] = field(default_factory=dict)
+    link_lost_at: dict[Address, int] = field(default_factory=dict)
     """The nodes that have lost their link to it, and when."""
-    since: dict[str, int] = field(default_factory=dict)
+    absent_since: dict[str, int] = field(default_factory=dict)
     """By topic, since when it has had no link at the topic's owner, or former owner."""
 
 
@@ -52,68 +52,78 @@ class Absences:
     def begin(self, session: int, expiry: int) -> None:
         """A run of a client began. `expiry`: for how long its session lives without a link; 0: not at all."""
         if expiry:
-            self._sessions.setdefault(session, _Session(expiry)).gone_at = None
+            self._sessions.setdefault(session, _Session(expiry)).ended_at = None
 
     def end(self, session: int, now: int) -> None:
         """A run of a client has ended."""
         if session in self._sessions:
-            self._sessions[session].gone_at = now
+            self._sessions[session].ended_at = now
 
-    def ask(self, session: int, key: Key) -> None:
+    def subscribe(self, session: int, key: Key) -> None:
         """A client asked for a subscription."""
         if session in self._sessions:
             self._sessions[session].keys.add(key)
 
     def lose_link(self, session: int, node: Address, now: int) -> None:
         """A node has lost its link to a session."""
-        if known := self._sessions.get(session):
-            known.down.setdefault(node, now)
+        if record := self._sessions.get(session):
+            record.link_lost_at.setdefault(node, now)
             for topic, owners in self._ownership.past.items():
                 if node in owners:
-                    known.since.setdefault(topic, now)
+                    record.absent_since.setdefault(topic, now)
 
     def gain_link(self, session: int, node: Address) -> None:
         """A node has a link to a session."""
-        known = self._sessions.get(session)
-        if known and (known.down or known.since):
-            known.down.pop(node, None)
+        record = self._sessions.get(session)
+        if record and (record.link_lost_at or record.absent_since):
+            record.link_lost_at.pop(node, None)
             for topic, owner in self._ownership.owners.items():
                 if owner.address == node:
-                    known.since.pop(topic, None)
+                    record.absent_since.pop(topic, None)
 
     # Read
 
-    def over(self, now: int) -> Iterator[tuple[int, str]]:
+    def ended(self, now: int) -> Iterator[tuple[int, str]]:
         """The sessions that may have ended, each with a topic for which it may.
 
         Call it often: a new owner of a topic counts from the loss of its own link, if that is earlier.
         """
-        for session, known in self._sessions.items():
+        for session, record in self._sessions.items():
             for topic, owner in self._ownership.owners.items():
-                if (down := known.down.get(owner.address)) is not None:
-                    known.since[topic] = min(down, known.since.get(topic, down))
+                if (link_lost_at := record.link_lost_at.get(owner.address)) is not None:
+                    record.absent_since[topic] = min(
+                        link_lost_at, record.absent_since.get(topic, link_lost_at)
+                    )
                 if self.is_over(session, topic, now):
                     yield session, topic
 
     def is_over(self, session: int, topic: str, now: int) -> bool:
         """Whether a session may have ended at the owner of a topic."""
-        known = self._sessions.get(session)
-        since = None if known is None else known.since.get(topic)
-        return known is not None and since is not None and now - since >= known.expiry * (1 - DRIFT) - EARLY
+        record = self._sessions.get(session)
+        absent_since = None if record is None else record.absent_since.get(topic)
+        return (
+            record is not None
+            and absent_since is not None
+            and now - absent_since >= record.expiry * (1 - DRIFT) - EARLY
+        )
 
     def is_over_at(self, session: int, node: Address, now: int) -> bool:
         """Whether a session may have ended at a node that does not serve any of its topics any more."""
-        known = self._sessions.get(session)
-        down = None if known is None else known.down.get(node)
-        return known is not None and down is not None and now - down >= known.expiry * (1 - DRIFT) - EARLY
+        record = self._sessions.get(session)
+        link_lost_at = None if record is None else record.link_lost_at.get(node)
+        return (
+            record is not None
+            and link_lost_at is not None
+            and now - link_lost_at >= record.expiry * (1 - DRIFT) - EARLY
+        )
 
-    def remains(self, now: int) -> Iterator[tuple[int, Key]]:
+    def possible_remains(self, now: int) -> Iterator[tuple[int, Key]]:
         """(session, subscription) of what owners may still hold.
 
         An owner that had no link to the client does not learn of the session's end, and keeps the
         subscription for the session's expiry.
         """
-        for session, known in self._sessions.items():
-            longest = (known.expiry + NOTICED) * (1 + DRIFT)
-            if known.gone_at is None or now - known.gone_at < longest:
-                yield from ((session, key) for key in known.keys)
+        for session, record in self._sessions.items():
+            longest = (record.expiry + NOTICED) * (1 + DRIFT)
+            if record.ended_at is None or now - record.ended_at < longest:
+                yield from ((session, key) for key in record.keys)

@@ -95,7 +95,7 @@ class Interest:
     def is_made(self) -> bool:
         return self.made_at is not None
 
-    def hold(self, topic: str, now: int) -> None:
+    def mark_whole(self, topic: str, now: int) -> None:
         """The subscription is whole for a topic from now on, if it was not before."""
         self.since.setdefault(topic, now)
         self.connected.setdefault(topic, now)
@@ -130,7 +130,7 @@ class Application:
     """The run before, if this one resumed its session."""
     read: int = 0
     results: int = 0
-    had: dict[MessageId, set[int]] = field(default_factory=dict)
+    received_qos: dict[MessageId, set[int]] = field(default_factory=dict)
     """By message, the QoS values at which it was received."""
     last: dict[tuple[int, str], Sent] = field(default_factory=dict)
     """By publisher's run and topic, the latest message."""
@@ -138,33 +138,33 @@ class Application:
     """The messages that were received as retained messages."""
     received_by: set[tuple[int, MessageId]] = field(default_factory=set)
     """(subscription, message) of each retained message that was received."""
-    given_up: set[MessageId] = field(default_factory=set)
+    abandoned: set[MessageId] = field(default_factory=set)
     """Messages that it lacks because their next fragment did not come in time."""
     broken: dict[str, int] = field(default_factory=dict)
     """By topic, when it last lost its link to the owner, or to a former owner."""
 
     @property
-    def is_gone(self) -> bool:
+    def has_ended(self) -> bool:
         return self.ended_at is not None
 
-    def succeed(self, former: Application) -> None:
+    def start_clean(self, former: Application) -> None:
         """Has the session of an earlier run, but starts clean."""
         self.past = [*former.past, *former.interests.values()]
 
-    def follow(self, former: Application) -> None:
+    def resume(self, former: Application) -> None:
         """Resumes the session of an earlier run."""
-        self.succeed(former)
+        self.start_clean(former)
         self.former = former
         self.broken = dict(former.broken)
 
-    def interest(self, wanted: Interest) -> Interest:
+    def interest(self, candidate: Interest) -> Interest:
         """The subscription that the client asks for; if the run before had it, that one."""
         known = self.former.interests if self.former else {}
         for number, interest in known.items():
-            if (interest.key, interest.qos) == (wanted.key, wanted.qos):
+            if (interest.key, interest.qos) == (candidate.key, candidate.qos):
                 interest.is_awaited = True
                 return known.pop(number)
-        return wanted
+        return candidate
 
     def withdraw(self, subscription: int) -> Interest | None:
         """The client does not want a subscription any more, or could not have it."""
@@ -173,10 +173,10 @@ class Application:
             self.past.append(interest)
         return interest
 
-    def has_had(self, message: MessageId) -> bool:
+    def has_received(self, message: MessageId) -> bool:
         """Whether this run, or an earlier one of the same session, received a message."""
-        is_former = self.former is not None and self.former.has_had(message)
-        return message in self.had or is_former
+        is_former = self.former is not None and self.former.has_received(message)
+        return message in self.received_qos or is_former
 
     def may_lack(self, sent: Sent) -> bool:
         """Whether it need not receive a message.
@@ -184,10 +184,10 @@ class Application:
         That is so if it has received it, if the run before may have received fragments of it that were lost
         with that run, or if it gave the message up because the next fragment came too late.
         """
-        is_cut_short = sent.may_be_in_parts and (self._may_follow(sent) or self._gave_up(sent))
-        return self.has_had(sent.id) or is_cut_short
+        is_cut_short = sent.may_be_in_parts and (self._may_continue(sent) or self._has_abandoned(sent))
+        return self.has_received(sent.id) or is_cut_short
 
-    def _may_follow(self, sent: Sent) -> bool:
+    def _may_continue(self, sent: Sent) -> bool:
         """Whether an earlier run of its session was present when a message was published.
 
         Fragments that such a run acknowledged do not come again. A message that was published while no run
@@ -196,7 +196,7 @@ class Application:
         ended_at = None if self.former is None else self.former.ended_at
         return ended_at is not None and sent.at <= ended_at
 
-    def _gave_up(self, sent: Sent) -> bool:
+    def _has_abandoned(self, sent: Sent) -> bool:
         """Whether the client gave a message up (§7.5).
 
         Fragments of it were acknowledged, and count for the publisher, which sends the rest later. The client
@@ -204,5 +204,5 @@ class Application:
         """
         if sent.acknowledged is None or sent.acknowledged - sent.at <= PART_WAIT:
             return False
-        self.given_up.add(sent.id)
-        return len(self.given_up) <= self.host.engine.counters().get("drop.incomplete", 0)
+        self.abandoned.add(sent.id)
+        return len(self.abandoned) <= self.host.engine.counters().get("drop.incomplete", 0)

@@ -67,7 +67,7 @@ class Deliveries:
         self._topics = topics
         self._now = now
         self._sent: dict[MessageId, Sent] = {}
-        self._open: dict[MessageId, Sent] = {}
+        self._unanswered: dict[MessageId, Sent] = {}
         self._stalled: dict[int, int] = {}
         """By session, when it was last seen stalled or offline."""
         self._losses = Losses()
@@ -92,21 +92,21 @@ class Deliveries:
         application = Application(name, host, self._now(), session_options.expiry_s * SECOND)
         former = self._applications.get(host.session)
         if former is not None:
-            (application.succeed if session_options.clean_start else application.follow)(former)
+            (application.start_clean if session_options.clean_start else application.resume)(former)
         self._applications[host.session] = application
         self._absences.begin(host.session, application.expiry)
-        self.wills.follow(host.session)
+        self.wills.client_resumed(host.session)
         if host.pace is not None:
-            self._paces.watch(host.session)
+            self._paces.mark_slow(host.session)
         if host.grants_little:
-            self.expiries.shorten(host.session)
+            self.expiries.limit_wait(host.session)
         return [] if former is None else list(former.interests.values())
 
     def end(self, host: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
         """A client process died, or closed and perhaps ended its session."""
         application = self._applications[host.session]
         if is_crash:
-            self.wills.die(host.session)
+            self.wills.client_died(host.session)
         self._sharing.end(host.session)
         application.ended_at = self._now()
         self._absences.end(host.session, self._now())
@@ -122,11 +122,11 @@ class Deliveries:
         topics = tuple(topic for topic in self._topics if topic_matches(filter, topic))
         application = self._applications[host.session]
         interest = application.interest(Interest(filter, qos, topics, self._now(), group, queue))
-        self._losses.ask(host.session, queue)
-        self._paces.ask(host.session, queue)
-        self.message_totals.ask(host.session, topics, is_shared=bool(group))
+        self._losses.subscribe(host.session, queue)
+        self._paces.subscribe(host.session, queue)
+        self.message_totals.subscribe(host.session, topics, is_shared=bool(group))
         application.interests[subscription] = interest
-        self._absences.ask(host.session, interest.key)
+        self._absences.subscribe(host.session, interest.key)
         if group:
             self._sharing.join(host.session, interest)
 
@@ -138,7 +138,7 @@ class Deliveries:
             self._withdraw(application, number)
         return ended
 
-    def hear(self, host: ClientHost, suback: pb.SubAck) -> None:
+    def handle_suback(self, host: ClientHost, suback: pb.SubAck) -> None:
         """A client receives a SUBACK.
 
         If the owner did not have the subscription any more (§6.4), the results of later runs count from now
@@ -152,16 +152,16 @@ class Deliveries:
                 self._pending.resume(host.session, interest, is_resumed=False)
                 interest.made_at = self._now()
 
-    def hear_of_leaving(self, group: str, filter: str) -> None:
+    def handle_unsubscribe(self, group: str, filter: str) -> None:
         """An owner learns that one of its subscribers has ended a subscription."""
-        self._sharing.hear_of_leaving(group, filter)
+        self._sharing.handle_unsubscribe(group, filter)
 
     def publish(self, sent: Sent) -> None:
         """A client published a message."""
         self._sent[sent.id] = sent
         self._retention.publish(sent)
         if sent.qos:
-            self._open[sent.id] = sent
+            self._unanswered[sent.id] = sent
 
     def lose_link(self, session: int, node: Address, reason: str, *, by_node: bool) -> None:
         """The link between a client and a node is down, at the one or the other.
@@ -197,7 +197,7 @@ class Deliveries:
                     for interest in application.interests.values():
                         interest.end(topic)
 
-    def lapse(self, owner: NodeHost | None, subtree: str) -> None:
+    def end_lease(self, owner: NodeHost | None, subtree: str) -> None:
         """The lease of a subtree has ended: that of `owner`, or (None) that of the last owner of each
         topic."""
         below = [topic for topic in self._topics if is_within(topic, subtree)]
@@ -205,20 +205,20 @@ class Deliveries:
             last = owner or self._ownership.owners.get(topic)
             if last is not None and last.address in self._ownership.past[topic]:
                 self._ended_leases.begin(last, topic, self._now())
-        self.wills.lapse(below)
+        self.wills.end_lease(below)
         self._interrupt(below)
 
-    def bequeath(self, owner: NodeHost, known_before: int | None = None) -> None:
+    def expect_next_owner(self, owner: NodeHost, saved_before: int | None = None) -> None:
         """An owner is about to die, and the next owner of its topics must find its subscribers.
 
-        `known_before`: its disk has been full since then, so this holds for subscribers of before that time.
+        `saved_before`: its disk has been full since then, so this holds for subscribers of before that time.
         """
         topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
-        if known_before is not None:
-            topics = [topic for topic in topics if self._ownership.changed[topic] < known_before]
-        self.successions.begin(topics, self._present, known_before)
+        if saved_before is not None:
+            topics = [topic for topic in topics if self._ownership.changed[topic] < saved_before]
+        self.successions.begin(topics, self._present, saved_before)
 
-    def break_owner(self, owner: NodeHost) -> None:
+    def end_owner(self, owner: NodeHost) -> None:
         """An owner died, and with it the messages in flight to it."""
         self.expiries.lose_node(owner.address, self._now())
         self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
@@ -229,7 +229,7 @@ class Deliveries:
                 if interest.kept.get(topic, end + 1) <= end:
                     del interest.kept[topic]
         below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.claims)]
-        self._retention.lose([t for t in below if self._ownership.serves(t) is None], self._now())
+        self._retention.lose([t for t in below if self._ownership.current_owner(t) is None], self._now())
 
     def _break(self, topics: list[str]) -> None:
         self._interrupt(topics)
@@ -251,8 +251,8 @@ class Deliveries:
         """After each act of a node: which sessions are stalled, offline, or have lost messages."""
         for status in node.engine.sessions(MOST_SESSIONS):
             self.message_totals.count(node, status)
-            yield from self._losses.look(node, status, self._now())
-            yield from self._paces.look(node, status, self._now())
+            yield from self._losses.check(node, status, self._now())
+            yield from self._paces.check(node, status, self._now())
             if status.stalled or not status.connected or self._losses.has_lost(status.session, self._now()):
                 self._note_stall(status.session)
             if status.connected:
@@ -266,8 +266,8 @@ class Deliveries:
         for node in nodes:
             for status in node.engine.sessions(MOST_SESSIONS):
                 held.add(status.session)
-                yield from self.message_totals.look(node, status, self._now())
-        for session, topic in self._absences.over(self._now()):
+                yield from self.message_totals.check(node, status, self._now())
+        for session, topic in self._absences.ended(self._now()):
             application = self._applications.get(session)
             if application is not None or session in held:
                 self._sharing.end(session)
@@ -275,7 +275,7 @@ class Deliveries:
                 interest.end(topic)
         self._end_lapsed_sessions()
         for topic in self._topics:
-            self._retention.note_service(topic, self._ownership.serves(topic) is not None, self._now())
+            self._retention.note_service(topic, self._ownership.current_owner(topic) is not None, self._now())
 
     def check_owner(self, owner: NodeHost, *, closely: bool) -> Iterator[Violation]:
         """Which subscriptions a node holds for the topics that it serves."""
@@ -283,7 +283,7 @@ class Deliveries:
             self._break(forgotten)
         owned = [t for t in self._topics if self._ownership.owners.get(t) is owner and t not in forgotten]
         self.wills.resume(
-            self._ended_leases.end(owner, [t for t in owned if self._ownership.serves(t) is owner])
+            self._ended_leases.end(owner, [t for t in owned if self._ownership.current_owner(t) is owner])
         )
         missing = [
             (application, interest, topic)
@@ -294,15 +294,15 @@ class Deliveries:
         ]
         if not missing:
             return
-        held = held_by(owner)
+        held = subscriptions_at(owner)
         for application, interest, topic in missing:
-            if self._ownership.serves(topic) is not owner:
+            if self._ownership.current_owner(topic) is not owner:
                 continue
             session = application.host.session
             if (session, interest.key) in held:
                 is_over = self._absences.is_over(session, topic, self._now())
-                if not is_over and not _lingers(owner, application):
-                    interest.hold(topic, self._now())
+                if not is_over and not _is_expiry_unknown(owner, application):
+                    interest.mark_whole(topic, self._now())
             elif topic in interest.since:
                 text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.title}"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
@@ -311,7 +311,7 @@ class Deliveries:
     def check_client(self, host: ClientHost) -> Iterator[Violation]:
         """What a client received and learned."""
         if isinstance(host, ImpostorHost):
-            yield from host.look()
+            yield from host.check()
         application = self._applications.get(host.session)
         if application is None:
             return
@@ -323,26 +323,28 @@ class Deliveries:
                 case Subscribed():
                     if interest := application.interests.get(result.subscription):
                         self._pending.resume(host.session, interest, is_resumed=result.resumed)
-                        yield from self._made(application, interest, is_resumed=result.resumed)
+                        yield from self._subscription_made(application, interest, is_resumed=result.resumed)
                 case WillSet():
-                    self.wills.keep(host.session)
+                    self.wills.confirm(host.session)
                 case SubscriptionFailed():
                     self._withdraw(application, result.subscription)
                 case Published() if result.reason in DISTRIBUTED:
-                    yield from self._distributed(self._open.pop((host.publisher, result.sequence)))
+                    yield from self._message_distributed(
+                        self._unanswered.pop((host.publisher, result.sequence))
+                    )
                 case Published():
-                    del self._open[host.publisher, result.sequence]
+                    del self._unanswered[host.publisher, result.sequence]
                 case _:
                     pass
         application.results = len(host.results)
 
     @property
-    def open(self) -> int:
+    def unanswered(self) -> int:
         """The number of messages of QoS 1 and 2 without a result, of publishers that run."""
         alive = {application.host.publisher for application in self._present}
-        return sum(publisher in alive for publisher, _ in self._open)
+        return sum(publisher in alive for publisher, _ in self._unanswered)
 
-    def unmade(self) -> list[str]:
+    def pending_subscriptions(self) -> list[str]:
         """Subscriptions that have neither succeeded nor failed."""
         return [
             f"{application.name}'s {interest.title}"
@@ -351,10 +353,10 @@ class Deliveries:
             if interest.is_awaited
         ]
 
-    def lacking(self) -> Iterator[str]:
+    def missing_subscriptions(self) -> Iterator[str]:
         """Subscriptions that are made, and that the owner of a topic does not hold now."""
-        owners = {topic: self._ownership.serves(topic) for topic in self._topics}
-        held = {owner: held_by(owner) for owner in owners.values() if owner is not None}
+        owners = {topic: self._ownership.current_owner(topic) for topic in self._topics}
+        held = {owner: subscriptions_at(owner) for owner in owners.values() if owner is not None}
         for application in self._present:
             for interest in application.interests.values():
                 for topic in interest.topics:
@@ -363,33 +365,35 @@ class Deliveries:
                     if interest.is_made and not is_held:
                         yield f"{topic} is served without {application.name}'s {interest.title}"
 
-    def missing(self, sent: Sent) -> list[str]:
+    def missing_subscribers(self, sent: Sent) -> list[str]:
         """Subscribers of a message's topic at QoS 1 or 2 that have not received it."""
-        lacking = [application for application in self._present if sent.id not in application.had]
-        wanting = [
+        lacking = [application for application in self._present if sent.id not in application.received_qos]
+        subscribers = [
             application.name
             for application in lacking
             if any(_wants(interest, sent) for interest in application.interests.values())
         ]
-        return [*wanting, *self._sharing.lacking(sent, self._wanted)]
+        return [*subscribers, *self._sharing.groups_lacking(sent, self._present_interests)]
 
-    def unwanted(self, node: NodeHost) -> Iterator[str]:
+    def unclaimed_subscriptions(self, node: NodeHost) -> Iterator[str]:
         """Subscriptions that a node holds for no client."""
         wanted = {
             (session, interest.key)
             for session, application in self._applications.items()
             for interest in application.interests.values()
-            if not application.is_gone
+            if not application.has_ended
         }
-        for _, (_, filter) in held_by(node) - wanted - set(self._absences.remains(self._now())):
+        for _, (_, filter) in (
+            subscriptions_at(node) - wanted - set(self._absences.possible_remains(self._now()))
+        ):
             yield f"{node.settings.name} holds {filter} for nobody"
 
     def check_at_end(self) -> Iterator[Violation]:
         """Checks at the end of a run: whether everything came that was promised."""
         for application in self._present:
-            yield from self._retention.look(application, self._now())
+            yield from self._retention.check(application, self._now())
         yield from self._pending.check_at_end(self._applications, self._now())
-        yield from self._sharing.check_at_end(self._wanted)
+        yield from self._sharing.check_at_end(self._present_interests)
         yield from self.wills.check_at_end(self._present)
         yield from self.message_totals.check_at_end(
             self._applications.values(),
@@ -415,10 +419,10 @@ class Deliveries:
     @property
     def _present(self) -> Iterator[Application]:
         """The clients that run."""
-        return (application for application in self._applications.values() if not application.is_gone)
+        return (application for application in self._applications.values() if not application.has_ended)
 
     @property
-    def _wanted(self) -> set[Interest]:
+    def _present_interests(self) -> set[Interest]:
         """The subscriptions of the clients that run."""
         return {interest for application in self._present for interest in application.interests.values()}
 
@@ -431,7 +435,9 @@ class Deliveries:
         if interest is not None and interest.group:
             self._sharing.leave(application.host.session, interest)
 
-    def _made(self, application: Application, interest: Interest, *, is_resumed: bool) -> Iterator[Violation]:
+    def _subscription_made(
+        self, application: Application, interest: Interest, *, is_resumed: bool
+    ) -> Iterator[Violation]:
         """`subscribe` has returned. If an owner died after it confirmed, that is a break like any other."""
         interest.is_awaited = False
         if interest.made_at is None or not is_resumed:
@@ -440,13 +446,13 @@ class Deliveries:
             changed = max(self._ownership.changed.get(topic, 0), application.broken.get(topic, 0))
             if changed >= interest.asked_at:
                 continue
-            interest.hold(topic, self._now())
-            owner = self._ownership.serves(topic)
-            if owner is not None and (application.host.session, interest.key) not in held_by(owner):
+            interest.mark_whole(topic, self._now())
+            owner = self._ownership.current_owner(topic)
+            if owner is not None and (application.host.session, interest.key) not in subscriptions_at(owner):
                 text = f"{application.name}'s {interest.title} is made, and {owner.settings.name} lacks it"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
 
-    def _distributed(self, sent: Sent) -> Iterator[Violation]:
+    def _message_distributed(self, sent: Sent) -> Iterator[Violation]:
         self.acknowledged += 1
         sent.acknowledged = self._now()
         yield from self._sharing.distribute(sent, self._stalled)
@@ -482,7 +488,7 @@ class Deliveries:
             yield from self._retention.receive(application, sent, message.subscriptions, self._now())
             return
         yield from self._sharing.receive(application, sent)
-        before = application.had.setdefault(sent.id, set())
+        before = application.received_qos.setdefault(sent.id, set())
         if before and (sent.qos == 0 or message.qos == 2 in before):
             text = f"{application.name} gets {sent} again at QoS {message.qos}"
             yield Violation(self._now(), Invariant.NOTHING_DOUBLED, text)
@@ -514,7 +520,7 @@ class Deliveries:
         if last is None or last.id < sent.id:
             application.last[key] = sent
             return
-        if application.former is not None and application.former.has_had(sent.id):
+        if application.former is not None and application.former.has_received(sent.id):
             return  # Its publisher sends it again, because the PUBACK did not reach it.
         if self._may_be_refused(sent):
             return  # It was in flight from the former owner.
@@ -537,7 +543,7 @@ def _wants(interest: Interest, sent: Sent) -> bool:
     return interest.is_made and interest.qos > 0 and not interest.group and sent.topic in interest.topics
 
 
-def _lingers(node: NodeHost, application: Application) -> bool:
+def _is_expiry_unknown(node: NodeHost, application: Application) -> bool:
     """Whether a node does not know the expiry of a client's session: it restored the session after a restart,
     or was handed it by a node that had done so.
 
@@ -546,10 +552,10 @@ def _lingers(node: NodeHost, application: Application) -> bool:
     known = node.control.sessions.get(application.host.session)
     if known is None:
         return False
-    is_handed_over = application.is_gone and known.expiry_s * SECOND < application.expiry
+    is_handed_over = application.has_ended and known.expiry_s * SECOND < application.expiry
     return known.is_unconfirmed or is_handed_over
 
 
-def held_by(owner: NodeHost) -> set[tuple[int, Key]]:
+def subscriptions_at(owner: NodeHost) -> set[tuple[int, Key]]:
     """(session, subscription) of every subscription that a node holds."""
     return {(subscription.session, subscription.key) for subscription in owner.control.subscription_store}

@@ -39,14 +39,14 @@ class Expiries:
         """By session, the times of its former links."""
         self._sent: set[tuple[int, int, int, bool]] = set()
         """(session, publisher, sequence, as a retained message) of what was sent."""
-        self._short: set[int] = set()
+        self._limited: set[int] = set()
         """The sessions whose clients grant little credit."""
 
     # Change
 
-    def shorten(self, session: int) -> None:
+    def limit_wait(self, session: int) -> None:
         """A client grants little credit."""
-        self._short.add(session)
+        self._limited.add(session)
 
     def gain_link(self, session: int, node: Address, now: int) -> None:
         """A node has a link to a session."""
@@ -65,7 +65,7 @@ class Expiries:
 
     # Checks
 
-    def look(self, node: NodeHost, datagram: pb.Datagram, now: int) -> Iterator[Violation]:
+    def check(self, node: NodeHost, datagram: pb.Datagram, now: int) -> Iterator[Violation]:
         """Checks a datagram that leaves a node."""
         for packet in datagram.packets:
             publish = packet.publish
@@ -75,16 +75,18 @@ class Expiries:
             key = datagram.header.session, publish.publisher, publish.sequence, is_retained
             late = node.core_clock() - publish.published_at_us - publish.expiry_s * timers.SECOND
             if key not in self._sent and late >= 0:
-                died = now - node.lasting(late)
-                is_short = packet.delivery > 0 and key[0] in self._short
+                died = now - node.world_duration(late)
+                is_short = packet.delivery > 0 and key[0] in self._limited
                 is_prompt = late < LONGEST_WAIT or not is_short
-                if not self._was_launched(node, key[0], publish.published_at_us, died, is_prompt=is_prompt):
+                if not self._was_queued_before(
+                    node, key[0], publish.published_at_us, died, is_prompt=is_prompt
+                ):
                     text = f"{node.settings.name} sends {publish.topic}'s message {publish.sequence}"
                     text += f", which has been dead for {late / timers.SECOND:.3f} s"
                     yield Violation(now, Invariant.EXPIRES, text)
             self._sent.add(key)
 
-    def _was_launched(
+    def _was_queued_before(
         self, node: NodeHost, session: int, published: int, died: int, *, is_prompt: bool
     ) -> bool:
         """Whether a message may have been queued on a link before it expired."""

@@ -48,14 +48,14 @@ class Losses:
 
     # Change
 
-    def ask(self, session: int, queue: Queue) -> None:
+    def subscribe(self, session: int, queue: Queue) -> None:
         """A client subscribed. All its subscriptions ask for the same bounds."""
         self._queues[session] = queue
         self._policies.setdefault(session, set()).add(queue.overflow)
 
     # Checks
 
-    def look(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
+    def check(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
         """Notes and checks the status of a session after an act of its node."""
         key = node.incarnation, status.session
         counted = status.dropped.get("queue_full", 0), status.expired

@@ -35,7 +35,7 @@ class MessageTotals:
         """What each run of a node accepted for each session, and how much of it it handed over."""
         self._ended: Counter[int] = Counter()
         """What was accepted and not handed over for each session that has ended."""
-        self._wanted: dict[int, set[str]] = {}
+        self._subscribed_topics: dict[int, set[str]] = {}
         """The topics that each session's subscriptions match, in any run of its client."""
         self._sharing: set[int] = set()
         """The sessions that were members of groups."""
@@ -43,9 +43,9 @@ class MessageTotals:
 
     # Change
 
-    def ask(self, session: int, topics: Iterable[str], *, is_shared: bool) -> None:
+    def subscribe(self, session: int, topics: Iterable[str], *, is_shared: bool) -> None:
         """A client subscribed."""
-        self._wanted.setdefault(session, set()).update(topics)
+        self._subscribed_topics.setdefault(session, set()).update(topics)
         if is_shared:
             self._sharing.add(session)
 
@@ -56,14 +56,14 @@ class MessageTotals:
     def count(self, node: NodeHost, status: SessionStatus) -> None:
         """Notes the status of a session after an act of its node."""
         key = node.incarnation, status.session
-        taken, given = self._counted.get(key, (0, 0))
-        if status.accepted < taken:  # It is another session, of a client that began anew.
-            self._ended[status.session] += taken - given
+        accepted_before, moved = self._counted.get(key, (0, 0))
+        if status.accepted < accepted_before:  # It is another session, of a client that began anew.
+            self._ended[status.session] += accepted_before - moved
         self._counted[key] = status.accepted, status.dropped.get("moved", 0)
 
     # Checks
 
-    def look(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
+    def check(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
         """Checks whether what a node accepted for a session adds up."""
         ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
         if status.accepted != ends:
@@ -92,15 +92,15 @@ class MessageTotals:
             most[sent.topic] += parts * (1 + repeats)
             if sent.retain:
                 others.add(sent.topic)
-        taken = Counter(self._ended)
-        for (_, session), (accepted, given) in self._counted.items():
-            taken[session] += accepted - given
+        totals = Counter(self._ended)
+        for (_, session), (accepted, moved) in self._counted.items():
+            totals[session] += accepted - moved
         for application in applications:
             session = application.host.session
-            topics = self._wanted.get(session, set())
+            topics = self._subscribed_topics.get(session, set())
             if not application.expiry or session in self._sharing or topics & others:
                 continue
             bound = sum(most[topic] for topic in topics)
-            if taken[session] > bound:
-                text = f"owners took {taken[session]} messages for {application.name}, of {bound}"
+            if totals[session] > bound:
+                text = f"owners took {totals[session]} messages for {application.name}, of {bound}"
                 yield Violation(now, Invariant.NOTHING_DOUBLED, text)

@@ -30,13 +30,13 @@ LONGEST: Final = 3_000_000
 
 
 @dataclass(slots=True)
-class _Oldest:
+class _OldestMessages:
     """A session's oldest messages: since when they are the oldest, the count of deliveries when all of them
     are delivered, and the count of those that were dropped or expired."""
 
     since: int
     due: int
-    gone: int
+    discarded: int
 
 
 class Paces:
@@ -44,27 +44,27 @@ class Paces:
 
     def __init__(self) -> None:
         self._queues: dict[int, set[Queue]] = {}
-        self._full: dict[tuple[int, int], tuple[int, bool]] = {}
+        self._drops: dict[tuple[int, int], tuple[int, bool]] = {}
         """By run of a node and session: the messages dropped for want of room, and whether the session
         counted as connected then."""
-        self._oldest: dict[tuple[int, int], _Oldest] = {}
+        self._oldest: dict[tuple[int, int], _OldestMessages] = {}
         self._slow: set[int] = set()
 
-    def ask(self, session: int, queue: Queue) -> None:
+    def subscribe(self, session: int, queue: Queue) -> None:
         """A client subscribed."""
         self._queues.setdefault(session, set()).add(queue)
 
-    def watch(self, session: int) -> None:
+    def mark_slow(self, session: int) -> None:
         """Its client reads slowly, and no path fails."""
         self._slow.add(session)
 
-    def look(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
+    def check(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
         """Checks the status of a session after an act of its node."""
         key = node.incarnation, status.session
         is_ready = status.connected and not status.stalled
         dropped = status.dropped.get("queue_full", 0)
-        before, was_ready = self._full.get(key, (dropped, False))
-        self._full[key] = dropped, is_ready
+        before, was_ready = self._drops.get(key, (dropped, False))
+        self._drops[key] = dropped, is_ready
         if dropped > before and was_ready and self._queues.get(status.session) == {USUAL}:
             text = f"{node.settings.name} drops {dropped - before} messages of a session that goes on"
             yield Violation(now, Invariant.KEEPS, text)
@@ -75,10 +75,10 @@ class Paces:
 
     def _check_oldest(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
         key = node.incarnation, status.session
-        gone = status.expired + sum(status.dropped.values())
+        discarded = status.expired + sum(status.dropped.values())
         oldest = self._oldest.get(key)
-        if oldest is None or status.delivered >= oldest.due or gone != oldest.gone:
-            self._oldest[key] = _Oldest(now, status.delivered + min(OLDEST, status.queued), gone)
+        if oldest is None or status.delivered >= oldest.due or discarded != oldest.discarded:
+            self._oldest[key] = _OldestMessages(now, status.delivered + min(OLDEST, status.queued), discarded)
         elif now - oldest.since > LONGEST:
             waits = f"{node.settings.name} waits for a session of which {status.queued} messages wait"
             text = f"{waits}, {oldest.due - status.delivered} of its oldest for {now - oldest.since} us"

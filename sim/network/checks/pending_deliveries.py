@@ -29,7 +29,7 @@ class PendingDeliveries:
     def __init__(self, losses: Losses, ended_leases: EndedLeases) -> None:
         self._losses = losses
         self._ended_leases = ended_leases
-        self._waiting: list[tuple[int, Interest, Sent]] = []
+        self._pending: list[tuple[int, Interest, Sent]] = []
         self._missed: dict[Interest, list[Sent]] = {}
         """Messages that were acknowledged while subscriptions of persistent sessions were not whole."""
         self._resumed: list[tuple[int, Interest, Sent]] = []
@@ -38,7 +38,7 @@ class PendingDeliveries:
 
     def wait(self, session: int, interest: Interest, sent: Sent) -> None:
         """A message was acknowledged, and waits for a session."""
-        self._waiting.append((session, interest, sent))
+        self._pending.append((session, interest, sent))
 
     def miss(self, interest: Interest, sent: Sent) -> None:
         """A message was acknowledged, and perhaps no owner has it for this subscription."""
@@ -54,7 +54,7 @@ class PendingDeliveries:
 
     def check_at_end(self, applications: Mapping[int, Application], now: int) -> Iterator[Violation]:
         """Checks whether the messages came to the clients that are present."""
-        kept = [w for w in self._waiting if self._is_kept(*w[1:])]
+        kept = [w for w in self._pending if self._is_kept(*w[1:])]
         for interest, name, sent in self._lost(kept, applications):
             text = f"{sent} was acknowledged, and never came to {name}'s {interest.title}"
             yield Violation(now, Invariant.NOTHING_LOST, text)
@@ -82,6 +82,6 @@ class PendingDeliveries:
 
 def _lacks(application: Application | None, interest: Interest, sent: Sent) -> str:
     """The name of the client, if it runs, wants the message, and has not received it; otherwise empty."""
-    if application is None or application.is_gone or application.may_lack(sent):
+    if application is None or application.has_ended or application.may_lack(sent):
         return ""
     return application.name if interest in application.interests.values() else ""

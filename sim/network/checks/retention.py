@@ -33,7 +33,7 @@ class Retention:
     def __init__(self, topics: Iterable[str], losses: Losses) -> None:
         self._losses = losses
         self._published: dict[str, list[Sent]] = {topic: [] for topic in topics}
-        self._lost: dict[str, int] = {}
+        self._lost_at: dict[str, int] = {}
         self._gaps: dict[str, int] = {}
 
     # Change
@@ -45,7 +45,7 @@ class Retention:
 
     def lose(self, topics: Iterable[str], now: int) -> None:
         """The retained messages of these topics are lost."""
-        self._lost |= dict.fromkeys(topics, now)
+        self._lost_at |= dict.fromkeys(topics, now)
 
     def note_service(self, topic: str, is_served: bool, now: int) -> None:
         """Every half second: notes whether a topic has an owner."""
@@ -71,31 +71,31 @@ class Retention:
             yield Violation(now, Invariant.RETAINED, text)
         asked = [interest.asked_at for interest in interests if sent.topic in interest.topics]
         since = min(asked, default=0)
-        lost = self._lost.get(sent.topic, 0)
+        lost = self._lost_at.get(sent.topic, 0)
         for other in self._published[sent.topic]:
             is_newer = _precedes(sent, other)
             if is_newer and other.at > lost and other.acknowledged is not None and other.acknowledged < since:
                 text = f"{application.name} gets {sent}, though {other} came later"
                 yield Violation(now, Invariant.RETAINED, text)
 
-    def look(self, application: Application, now: int) -> Iterator[Violation]:
+    def check(self, application: Application, now: int) -> Iterator[Violation]:
         """What an application should have received since it subscribed."""
         for interest in application.interests.values():
             for topic in () if interest.group else interest.topics:
-                wanted = self._retained(topic, interest.asked_at)
-                if wanted is None or not wanted.payload or not _is_unbroken(application, interest, topic):
+                expected = self._retained(topic, interest.asked_at)
+                if expected is None or not expected.payload or not _is_unbroken(application, interest, topic):
                     continue
                 later = [s for s in self._published[topic] if s.at >= interest.asked_at]
                 if any(s.qos == 0 for s in later):
                     continue  # It replaced the retained message, and may be lost.
                 if any(not s.payload and s.at < (interest.made_at or now) for s in later):
                     continue  # It cleared the topic, and may have arrived before the subscription.
-                if wanted.may_be_dead(interest.made_at or now) or any(s.may_be_dead(now) for s in later):
+                if expected.may_be_dead(interest.made_at or now) or any(s.may_be_dead(now) for s in later):
                     continue
                 if self._losses.has_lost(application.host.session, interest.asked_at):
                     continue
-                if not any(_has(application, s) for s in (wanted, *later)):
-                    text = f"{application.name} subscribed to {interest.title}, and has not got {wanted}"
+                if not any(_has_received(application, s) for s in (expected, *later)):
+                    text = f"{application.name} subscribed to {interest.title}, and has not got {expected}"
                     yield Violation(now, Invariant.RETAINED, text)
 
     def _retained(self, topic: str, at: int) -> Sent | None:
@@ -106,7 +106,7 @@ class Retention:
         if last is None or last.acknowledged is None or last.acknowledged >= at:
             return None
         is_last = all(_precedes(other, last) for other in before if other is not last)
-        return last if is_last and last.at > self._lost.get(topic, 0) else None
+        return last if is_last and last.at > self._lost_at.get(topic, 0) else None
 
 
 def _precedes(one: Sent, other: Sent) -> bool:
@@ -116,11 +116,11 @@ def _precedes(one: Sent, other: Sent) -> bool:
     return one.id < other.id if is_same_run else is_over
 
 
-def _has(application: Application, sent: Sent) -> bool:
+def _has_received(application: Application, sent: Sent) -> bool:
     """Whether a client received a message, in this run or an earlier one of the same session."""
     former = application.former
-    is_former = former is not None and _has(former, sent)
-    return sent.id in application.had or sent.id in application.retained or is_former
+    is_former = former is not None and _has_received(former, sent)
+    return sent.id in application.received_qos or sent.id in application.retained or is_former
 
 
 def _is_unbroken(application: Application, interest: Interest, topic: str) -> bool:

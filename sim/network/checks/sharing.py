@@ -41,9 +41,9 @@ class _Group:
     """Of all members that there ever were: an owner may still count a former member."""
     changed_at: int = 0
     ended_at: int = 0
-    had: dict[MessageId, set[int]] = field(default_factory=dict)
+    received_by: dict[MessageId, set[int]] = field(default_factory=dict)
     """By message, the sessions that received it."""
-    waiting: list[Sent] = field(default_factory=list)
+    pending: list[Sent] = field(default_factory=list)
     """Messages that were acknowledged before a member received them."""
 
     def promises(self, sent: Sent, among: Set[Interest] | None = None) -> bool:
@@ -83,7 +83,7 @@ class Sharing:
             group.members.discard(interest)
             self.end(session)
 
-    def hear_of_leaving(self, name: str, filter: str) -> None:
+    def handle_unsubscribe(self, name: str, filter: str) -> None:
         """An owner learns that a member has left. Until then it counted it as one."""
         if group := self._groups.get((name, filter)):
             group.changed_at = self._now()
@@ -113,34 +113,34 @@ class Sharing:
         group = self._of_session.get(session)
         if group is None:
             return
-        had = group.had.setdefault(sent.id, set())
-        if had - {session} and (sent.qos == 0 or not self.has_changed(session, sent)):
+        receivers = group.received_by.setdefault(sent.id, set())
+        if receivers - {session} and (sent.qos == 0 or not self.has_changed(session, sent)):
             text = f"{application.name} gets {sent}, which another member of {group.title} has"
             yield Violation(self._now(), Invariant.SHARED, text)
-        had.add(session)
+        receivers.add(session)
 
     def distribute(self, sent: Sent, stalled: dict[int, int]) -> Iterator[Violation]:
         """A message is acknowledged. `stalled`: by session, when it was last seen stalled or offline."""
         for group in self._groups.values():
-            if sent.id in group.had or not group.promises(sent):
+            if sent.id in group.received_by or not group.promises(sent):
                 continue
             if any(stalled.get(session, 0) >= sent.at for session in group.sessions):
-                group.waiting.append(sent)
+                group.pending.append(sent)
             else:
                 text = f"{sent} is acknowledged, and no member of {group.title} has it"
                 yield Violation(self._now(), Invariant.SHARED, text)
 
-    def lacking(self, sent: Sent, present: Set[Interest]) -> Iterator[str]:
+    def groups_lacking(self, sent: Sent, present: Set[Interest]) -> Iterator[str]:
         """The groups that lack a message. `present`: the subscriptions of clients that run."""
         for group in self._groups.values():
-            if sent.id not in group.had and group.promises(sent, present):
+            if sent.id not in group.received_by and group.promises(sent, present):
                 yield group.title
 
     def check_at_end(self, present: Set[Interest]) -> Iterator[Violation]:
-        """Checks whether what waited for a member came to one. `present`: as in `lacking`."""
+        """Checks whether what waited for a member came to one. `present`: as in `groups_lacking`."""
         for group in self._groups.values():
-            due = [s for s in group.waiting if group.promises(s) and not group.is_offline(s.topic, present)]
-            lacking = [sent for sent in due if sent.id not in group.had]
+            due = [s for s in group.pending if group.promises(s) and not group.is_offline(s.topic, present)]
+            lacking = [sent for sent in due if sent.id not in group.received_by]
             if (lost := self._losses.unexplained(group.sessions, lacking)) is not None:
                 text = f"{lost} was acknowledged, and never came to a member of {group.title}"
                 yield Violation(self._now(), Invariant.SHARED, text)

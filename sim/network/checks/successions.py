@@ -27,22 +27,22 @@ class Successions:
     # Change
 
     def begin(
-        self, topics: Iterable[str], applications: Iterable[Application], known_before: int | None = None
+        self, topics: Iterable[str], applications: Iterable[Application], saved_before: int | None = None
     ) -> None:
         """The owner of some topics is about to die.
 
-        `known_before`: its files may lack subscriptions that were made, and clients that came back, since
+        `saved_before`: its files may lack subscriptions that were made, and clients that came back, since
         then; None: they are complete.
         """
         if self._is_disturbed:
             return
-        if known_before is not None:
+        if saved_before is not None:
             applications = [application for application in applications if not application.expiry]
         interests = [i for application in applications for i in application.interests.values()]
         for topic in topics:
             whole = {i for i in interests if i.qos and not i.group and i.is_made and topic in i.since}
-            if known_before is not None:
-                whole = {i for i in whole if max(i.made_at or 0, i.since[topic]) < known_before}
+            if saved_before is not None:
+                whole = {i for i in whole if max(i.made_at or 0, i.since[topic]) < saved_before}
             self._pending[topic] = self._pending.get(topic, whole) & whole
 
     def disturb(self) -> None:

@@ -46,7 +46,7 @@ class TrackedWill:
     payload: bytes
     delay: int
     made_at: int
-    kept_at: int | None = None
+    confirmed_at: int | None = None
     """When its client last learned that an owner keeps it."""
     broke_at: int | None = None
     """When its session may first have lost its link."""
@@ -58,9 +58,9 @@ class TrackedWill:
     """When the owner that kept it lost its lease, and none has kept it since."""
     resumed_at: int | None = None
     """When that owner served its topic again."""
-    had: set[tuple[int, int, int]] = field(default_factory=set)
+    received_ids: set[tuple[int, int, int]] = field(default_factory=set)
     """(incarnation, publisher, sequence) of the clients that received it at QoS 2."""
-    reached: set[str] = field(default_factory=set)
+    receivers: set[str] = field(default_factory=set)
     """The clients that received it."""
 
     def __str__(self) -> str:
@@ -79,25 +79,25 @@ class Wills:
 
     # Change
 
-    def make(self, tracked: TrackedWill) -> None:
+    def add(self, tracked: TrackedWill) -> None:
         """A client sets its will."""
         self._by_payload[tracked.payload] = tracked
         self._of_session[tracked.session] = tracked
 
-    def keep(self, session: int) -> None:
+    def confirm(self, session: int) -> None:
         """A client learned that an owner keeps its will."""
         if tracked := self._of_session.get(session):
-            tracked.kept_at = self._now()
+            tracked.confirmed_at = self._now()
             tracked.is_void = False
             tracked.lapsed_at = tracked.resumed_at = None
-            tracked.reached.clear()
+            tracked.receivers.clear()
 
-    def die(self, session: int) -> None:
+    def client_died(self, session: int) -> None:
         """A client process died."""
         if tracked := self._of_session.get(session):
             tracked.died_at = self._now()
 
-    def follow(self, session: int) -> None:
+    def client_resumed(self, session: int) -> None:
         """Another run of a client began: it may be back in time."""
         if tracked := self._of_session.get(session):
             tracked.is_void = True
@@ -116,7 +116,7 @@ class Wills:
         for tracked in self._of_session.values():
             tracked.is_void |= tracked.topic in lost
 
-    def lapse(self, topics: Iterable[str]) -> None:
+    def end_lease(self, topics: Iterable[str]) -> None:
         """The owner of these topics has lost its lease, and lives."""
         lapsed = set(topics)
         for tracked in self._of_session.values():
@@ -151,21 +151,21 @@ class Wills:
             for application in present:
                 if self._losses.has_lost(application.host.session, tracked.died_at or 0):
                     continue
-                if application.name not in tracked.reached and _waits(application, tracked):
+                if application.name not in tracked.receivers and _was_subscribed(application, tracked):
                     text = f"{tracked} never came to {application.name}"
                     yield Violation(self._now(), Invariant.WILLS, text)
 
     def _receive(
         self, application: Application, message: Message, tracked: TrackedWill
     ) -> Iterator[Violation]:
-        tracked.reached.add(application.name)
+        tracked.receivers.add(application.name)
         if self._now() < self._may_be_published_from(tracked):
             text = f"{application.name} gets {tracked}, and its session has not broken off for long enough"
             yield Violation(self._now(), Invariant.WILLS, text)
         key = application.host.incarnation, message.publisher, message.sequence
-        if message.qos == 2 and key in tracked.had:
+        if message.qos == 2 and key in tracked.received_ids:
             yield Violation(self._now(), Invariant.WILLS, f"{application.name} gets {tracked} twice")
-        tracked.had.add(key)
+        tracked.received_ids.add(key)
 
     def _may_be_published_from(self, tracked: TrackedWill) -> float:
         """The earliest time at which it may be published, by any clock."""
@@ -175,8 +175,8 @@ class Wills:
         return min(starts, default=float("inf")) + tracked.delay * (1 - DRIFT)
 
     def _is_due(self, tracked: TrackedWill) -> bool:
-        died, kept = tracked.died_at, tracked.kept_at
-        if died is None or kept is None or tracked.qos == 0 or tracked.is_void:
+        died, confirmed = tracked.died_at, tracked.confirmed_at
+        if died is None or confirmed is None or tracked.qos == 0 or tracked.is_void:
             return False
         if tracked.lapsed_at is not None:
             if tracked.resumed_at is None:
@@ -185,7 +185,7 @@ class Wills:
         return self._now() - died > LATEST + tracked.delay * (1 + DRIFT)
 
 
-def _waits(application: Application, tracked: TrackedWill) -> bool:
+def _was_subscribed(application: Application, tracked: TrackedWill) -> bool:
     """Whether a client has been subscribed to a will's topic since before the will's client died."""
     died = tracked.died_at
     if died is None or application.broken.get(tracked.topic, 0) >= died or application.began_at >= died:

@@ -109,20 +109,20 @@ def _falters(
     with_machine = random.random() < 0.5
     publishers, subscribers = ([client for client in clients if client.startswith(kind)] for kind in "ps")
     if random.random() < 0.3:
-        node = random.choice([some for some in nodes if _below(some, topics)])
+        node = random.choice([some for some in nodes if _topics_of(some, topics)])
         with_machine, full_at = False, at
         at += random.randrange(timers.IDLE_TIMEOUT, 2 * timers.IDLE_TIMEOUT)
         yield Exhaust(full_at, node.name, random.choice((0, 10, 200)))
         # There must be a note that it cannot write.
-        noted = f"{random.choice(_below(node, topics))}/unused"
-        yield Subscribe(full_at + SECOND, random.choice(subscribers), noted, 1)
+        filter = f"{random.choice(_topics_of(node, topics))}/unused"
+        yield Subscribe(full_at + SECOND, random.choice(subscribers), filter, 1)
         yield MendDisk(at + random.randrange(1, 3 * SECOND), node.name)
     yield Falter(at, node.name, with_machine)
     yield Restart(at + random.randrange(SECOND // 10, 3 * SECOND), node.name)
-    yield from meanwhile(random, at, publishers, _below(node, topics))
+    yield from meanwhile(random, at, publishers, _topics_of(node, topics))
 
 
-def _below(node: NodePlan, topics: tuple[str, ...]) -> list[str]:
+def _topics_of(node: NodePlan, topics: tuple[str, ...]) -> list[str]:
     return [topic for topic in topics if topic.startswith(f"{node.subtree}/") or not node.subtree]
 
 

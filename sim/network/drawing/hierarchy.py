@@ -23,16 +23,16 @@ def draw_nodes(random: Random) -> list[NodePlan]:
     """
     subtrees = [""]
     for _ in range(int(MOST_NODES * random.random() ** 2)):
-        above = random.choice([s for s in subtrees if s.count("/") < 3])
-        subtree = f"{above}/{random.choice('abcdef')}".lstrip("/")
+        parent = random.choice([s for s in subtrees if s.count("/") < 3])
+        subtree = f"{parent}/{random.choice('abcdef')}".lstrip("/")
         if subtree not in subtrees:
             subtrees.append(subtree)
     serve = random.choice((0.0, 0.0, 0.5))
-    lasting = {""}
+    serving = {""}
     for subtree in subtrees[1:]:
-        if subtree.rpartition("/")[0] in lasting and random.random() < serve:
-            lasting.add(subtree)
-    policies = [LeasePolicy.SERVE if s and s in lasting else LeasePolicy.FENCE for s in subtrees]
+        if subtree.rpartition("/")[0] in serving and random.random() < serve:
+            serving.add(subtree)
+    policies = [LeasePolicy.SERVE if s and s in serving else LeasePolicy.FENCE for s in subtrees]
     names = [ROOT, *(f"n{number}" for number in range(1, len(subtrees)))]
     most = random.choice((0, 100, MOST_DRIFT_PPM))
     clocks = [random.randint(-most, most) for _ in subtrees]

@@ -20,10 +20,10 @@ def draw_sessions(
     """
     if random.random() < 0.5:
         return {}, []
-    kept = [client for client in clients if client.startswith("s") and random.random() < 0.7]
-    expiries = {client: random.choice((3, 20, 60, 3_600)) for client in kept}
+    persistent = [client for client in clients if client.startswith("s") and random.random() < 0.7]
+    expiries = {client: random.choice((3, 20, 60, 3_600)) for client in persistent}
     actions: list[Action] = []
-    for client in kept:
+    for client in persistent:
         for _ in range(random.choice((0, 1, 1, 2))):
             at = random.randrange(length)
             is_crash = random.random() < 0.4

@@ -73,8 +73,8 @@ def draw_waiting(
         target = random.choice([some for some in moved if some.name not in late])
         actions += _move(random, node, target, topic, publishers, begin + SECOND)
         actions = [_exact(action, topic) for action in actions]
-    stays = [a for a in actions if not (isinstance(a, (Leave, Dismiss)) and a.node == node.name)]
-    return {WAITING: EXPIRY_S}, paths, stays
+    remaining = [a for a in actions if not (isinstance(a, (Leave, Dismiss)) and a.node == node.name)]
+    return {WAITING: EXPIRY_S}, paths, remaining
 
 
 def _stop(random: Random, node: NodePlan, topic: str, publishers: list[str], begin: int) -> Iterator[Action]:
@@ -97,10 +97,10 @@ def _move(
         yield _message(random, begin, 2 * SECOND, topic, publishers, SIZE)
     at = begin + 4 * SECOND
     yield Move(at, node.subtree, target.name)
-    comes = at + random.randrange(SECOND // 5)
-    goes = comes + random.randrange(SECOND // 20, SECOND)
-    yield Restart(comes, WAITING)
-    yield Depart(goes, WAITING, ends_session=False)
+    returns_at = at + random.randrange(SECOND // 5)
+    leaves_at = returns_at + random.randrange(SECOND // 20, SECOND)
+    yield Restart(returns_at, WAITING)
+    yield Depart(leaves_at, WAITING, ends_session=False)
     for _ in range(MESSAGES // 4):
         yield _message(random, at, SECOND, topic, publishers)
     yield Restart(at + random.randrange(2, 10) * SECOND, WAITING)

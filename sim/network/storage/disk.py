@@ -27,9 +27,9 @@ class SimulatedDisk(Disk):
     def __init__(self, random: Random) -> None:
         self._random = random
         self._names: dict[Path, _Content] = {}
-        self._lasting: dict[Path, _Content] = {}
+        self._synced_names: dict[Path, _Content] = {}
         """The names that are on the disk."""
-        self.room: int | None = None
+        self.free_bytes: int | None = None
         """The bytes for which it has room; None: no limit."""
         self.error: int | None = None
         """The errno with which every write and sync fails; None: none fails."""
@@ -42,18 +42,18 @@ class SimulatedDisk(Disk):
 
     def crash(self) -> None:
         """The host loses power, and starts again."""
-        names = dict(self._lasting)
-        for path in sorted(self._names.keys() | self._lasting.keys()):
+        names = dict(self._synced_names)
+        for path in sorted(self._names.keys() | self._synced_names.keys()):
             # A name that was not synced may be on the disk all the same.
-            if self._names.get(path) is not self._lasting.get(path) and self._random.random() < 0.5:
+            if self._names.get(path) is not self._synced_names.get(path) and self._random.random() < 0.5:
                 _set(names, path, self._names.get(path))
         for content in {id(content): content for content in names.values()}.values():
             content.crash(self._random)
-        self._names, self._lasting = names, dict(names)
+        self._names, self._synced_names = names, dict(names)
 
     def damage(self, path: Path, data: bytes) -> None:
         """Something else wrote to the file."""
-        self._names[path] = self._lasting[path] = _Content(data)
+        self._names[path] = self._synced_names[path] = _Content(data)
 
     def paths(self) -> list[Path]:
         """The files that exist."""
@@ -94,25 +94,25 @@ class SimulatedDisk(Disk):
 
     def sync_folder(self, folder: Path) -> None:
         self.fail()
-        for path in self._names.keys() | self._lasting.keys():
+        for path in self._names.keys() | self._synced_names.keys():
             if path.parent == folder:
-                _set(self._lasting, path, self._names.get(path))
+                _set(self._synced_names, path, self._names.get(path))
 
     def fail(self) -> None:
         """Raises OSError while the disk returns errors."""
         if self.error is not None:
             raise OSError(self.error, os.strerror(self.error))
 
-    def take(self, wanted: int) -> int:
-        """The number of bytes, of `wanted`, for which there is room. Raises OSError if there is none."""
+    def reserve(self, size: int) -> int:
+        """The number of bytes, of `size`, for which there is room. Raises OSError if there is none."""
         self.fail()
-        if self.room is None:
-            return wanted
-        taken = min(wanted, self.room)
-        if not taken and wanted:
+        if self.free_bytes is None:
+            return size
+        written_bytes = min(size, self.free_bytes)
+        if not written_bytes and size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self.room -= taken
-        return taken
+        self.free_bytes -= written_bytes
+        return written_bytes
 
     def _content(self, path: Path) -> _Content:
         content = self._names.get(path)
@@ -147,13 +147,13 @@ class _File:
         self._content = content
 
     def append(self, data: bytes) -> int:
-        taken = self._disk.take(len(data))
-        self._content.data += data[:taken]
-        return taken
+        written_bytes = self._disk.reserve(len(data))
+        self._content.data += data[:written_bytes]
+        return written_bytes
 
     def truncate(self, size: int) -> None:
-        if self._disk.room is not None:
-            self._disk.room += len(self._content.data) - size
+        if self._disk.free_bytes is not None:
+            self._disk.free_bytes += len(self._content.data) - size
         del self._content.data[size:]
 
     def sync(self) -> None:

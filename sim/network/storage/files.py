@@ -29,7 +29,7 @@ from .disk import PowerLost, SimulatedDisk
 if TYPE_CHECKING:
     from ..world import World
 
-__all__ = ["NodeFiles", "Notes"]
+__all__ = ["NodeFiles", "SimulatedStorage"]
 
 SECOND: Final = 1_000_000
 ALIVE: Final = SECOND
@@ -74,10 +74,10 @@ class NodeFiles:
 
     def mend(self) -> None:
         """The disk has room again, and no write fails."""
-        self.disk.room = self.disk.error = None
+        self.disk.free_bytes = self.disk.error = None
 
 
-class Notes(Storage):
+class SimulatedStorage(Storage):
     """What one run notes.
 
     `synced` is called when more is on the disk, or when the disk begins to fail. `recorded` is called after

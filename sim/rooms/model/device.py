@@ -1,7 +1,7 @@
 """The events of one client, in order: when it connects, publishes, and disconnects.
 
-    Come, Say, Say, …                      a device that is always online
-    Come, Say, Leave, Come, Say, Leave, …  one that sleeps or flaps
+    Connect, Publish, Publish, …                               a device that is always online
+    Connect, Publish, Disconnect, Connect, Publish, …          one that sleeps or flaps
 
 Streams are the topics on which a client publishes, by number. What would be due while a device is offline is
 not published: the device does not measure then.
@@ -17,49 +17,49 @@ from typing import TypeAlias
 
 from ..scenario.settings import Absence, Command, Report
 from .arrivals import arrivals
-from .values import contents
+from .values import payload_source
 
 __all__ = [
     "Action",
-    "Come",
+    "Connect",
+    "Disconnect",
     "Event",
-    "Leave",
-    "Say",
-    "commanding",
+    "Publish",
+    "always_connected",
+    "controller",
     "device",
+    "online_times",
     "person",
-    "resident",
-    "stays",
     "updater",
     "walk",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Come:
+class Connect:
     """The client connects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Disconnect:
     """The client disconnects. `is_abrupt`: it breaks off, without DISCONNECT."""
 
     is_abrupt: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Publish:
     """The client publishes on one of its streams."""
 
     stream: int
     body: bytes
 
 
-Action: TypeAlias = Come | Leave | Say
+Action: TypeAlias = Connect | Disconnect | Publish
 Event: TypeAlias = tuple[float, Action]
 """Seconds since the beginning, and what happens."""
 
-_COME = Come()
+_CONNECT = Connect()
 
 
 def device(
@@ -74,22 +74,22 @@ def device(
     """The events of a device with these reports. The first report is on the stream `first_stream`."""
     publications = merge(
         *(
-            _said(Random(random.getrandbits(64)), report, number, block, clock_s)
+            _report_events(Random(random.getrandbits(64)), report, number, block, clock_s)
             for number, report in enumerate(reports, first_stream)
         ),
         key=_when,
     )
     if absence is None:
-        return resident(publications)
-    return _absent(publications, stays(random, absence), absence.is_abrupt)
+        return always_connected(publications)
+    return _with_absences(publications, online_times(random, absence), absence.is_abrupt)
 
 
-def commanding(random: Random, commands: Sequence[tuple[int, Command]], *, clock_s: float) -> Iterator[Event]:
+def controller(random: Random, commands: Sequence[tuple[int, Command]], *, clock_s: float) -> Iterator[Event]:
     """The events of a room's controller, with the stream of each command that it gives."""
-    return resident(
+    return always_connected(
         merge(
             *(
-                _orders(Random(random.getrandbits(64)), command, stream, clock_s)
+                _command_events(Random(random.getrandbits(64)), command, stream, clock_s)
                 for stream, command in commands
             ),
             key=_when,
@@ -99,21 +99,21 @@ def commanding(random: Random, commands: Sequence[tuple[int, Command]], *, clock
 
 def person(random: Random, streams: Sequence[int], stay_s: float) -> Iterator[Event]:
     """The events of a person. `streams`: by room, the person's stream there."""
-    return resident(_steps(random, streams, stay_s))
+    return always_connected(_walk_events(random, streams, stay_s))
 
 
 def updater(at_s: float, size: int, block: bytes) -> Iterator[Event]:
     """The events of a client that publishes one image, on stream 0."""
-    return resident(iter([(at_s, Say(0, (block * (size // len(block) + 1))[:size]))]))
+    return always_connected(iter([(at_s, Publish(0, (block * (size // len(block) + 1))[:size]))]))
 
 
-def resident(publications: Iterator[Event]) -> Iterator[Event]:
+def always_connected(publications: Iterator[Event]) -> Iterator[Event]:
     """The events of a client that is connected from the beginning."""
-    yield 0.0, _COME
+    yield 0.0, _CONNECT
     yield from publications
 
 
-def stays(random: Random, absence: Absence) -> Iterator[tuple[float, float]]:
+def online_times(random: Random, absence: Absence) -> Iterator[tuple[float, float]]:
     """The begin and end of each time for which a device is online, in seconds. The first begins at 0.
 
     An alternating renewal process with exponential times.
@@ -141,37 +141,39 @@ def walk(random: Random, rooms: int, stay_s: float) -> Iterator[tuple[float, int
             room = (room + random.randrange(1, rooms)) % rooms
 
 
-def _said(random: Random, report: Report, stream: int, block: bytes, clock_s: float) -> Iterator[Event]:
-    say: Callable[[], bytes] = contents(random, report, block)
+def _report_events(
+    random: Random, report: Report, stream: int, block: bytes, clock_s: float
+) -> Iterator[Event]:
+    next_payload: Callable[[], bytes] = payload_source(random, report, block)
     for at in arrivals(random, report.pattern, clock_s):
-        yield at, Say(stream, say())
+        yield at, Publish(stream, next_payload())
 
 
-def _orders(random: Random, command: Command, stream: int, clock_s: float) -> Iterator[Event]:
+def _command_events(random: Random, command: Command, stream: int, clock_s: float) -> Iterator[Event]:
     for at in arrivals(random, command.pattern, clock_s):
-        yield at, Say(stream, random.choice((b"on", b"off")))
+        yield at, Publish(stream, random.choice((b"on", b"off")))
 
 
-def _steps(random: Random, streams: Sequence[int], stay_s: float) -> Iterator[Event]:
+def _walk_events(random: Random, streams: Sequence[int], stay_s: float) -> Iterator[Event]:
     before: int | None = None
     for at, room in walk(random, len(streams), stay_s):
         if before is not None:
-            yield at, Say(streams[before], b"out")
-        yield at, Say(streams[room], b"in")
+            yield at, Publish(streams[before], b"out")
+        yield at, Publish(streams[room], b"in")
         before = room
 
 
-def _absent(
+def _with_absences(
     publications: Iterator[Event], times: Iterator[tuple[float, float]], is_abrupt: bool
 ) -> Iterator[Event]:
-    leave = Leave(is_abrupt)
+    disconnect = Disconnect(is_abrupt)
     since, until = next(times)
-    yield since, _COME
+    yield since, _CONNECT
     for at, action in publications:
         while at >= until:
-            yield until, leave
+            yield until, disconnect
             since, until = next(times)
-            yield since, _COME
+            yield since, _CONNECT
         if at >= since:
             yield at, action
 

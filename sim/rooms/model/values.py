@@ -13,7 +13,7 @@ from typing import Final
 
 from ..scenario.settings import Frames, Report, Size, Value
 
-__all__ = ["NOISE_BYTES", "PULL", "contents", "noise"]
+__all__ = ["NOISE_BYTES", "PULL", "noise", "payload_source"]
 
 PULL: Final = 0.1
 NOISE_BYTES: Final = 1 << 17
@@ -24,7 +24,7 @@ def noise(seed: int) -> bytes:
     return Random(seed).randbytes(NOISE_BYTES)
 
 
-def contents(random: Random, report: Report, block: bytes) -> Callable[[], bytes]:
+def payload_source(random: Random, report: Report, block: bytes) -> Callable[[], bytes]:
     """Makes the payloads of a report, one after the other."""
     if report.value is not None:
         return _readings(random, report.value, report.size)

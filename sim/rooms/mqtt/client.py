@@ -14,8 +14,8 @@ from typing import Final, TypeAlias, cast
 
 from .packets import (
     Kind,
-    Malformed,
-    Received,
+    MalformedPacket,
+    ReceivedPublish,
     Splitter,
     Will,
     acknowledgement,
@@ -36,7 +36,7 @@ OnResult: TypeAlias = Callable[[int | None], None]
 """Called with the reason code of the acknowledgement; None: the connection ended before it came."""
 
 _RECEIVE_MAXIMUM: Final = 65_535
-_BAD: Final = 0x80
+_FIRST_FAILURE: Final = 0x80
 """Reason codes from this one on are failures (MQTT 5 §2.4)."""
 
 
@@ -51,7 +51,7 @@ class MqttClient(asyncio.Protocol):
     without `close` or `abort`.
     """
 
-    def __init__(self, on_message: Callable[[Received], None], on_lost: Callable[[str], None]) -> None:
+    def __init__(self, on_message: Callable[[ReceivedPublish], None], on_lost: Callable[[str], None]) -> None:
         self._on_message = on_message
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -65,11 +65,11 @@ class MqttClient(asyncio.Protocol):
         self._idle = asyncio.Event()
         self._idle.set()
         self._last_id = 0
-        self._room = _RECEIVE_MAXIMUM
+        self._receive_maximum = _RECEIVE_MAXIMUM
         self._is_full = False
         self._keep_alive: asyncio.TimerHandle | None = None
         self._keep_alive_s = 0
-        self._heard = True
+        self._has_received = True
 
     async def connect(
         self, host: str, port: int, client_id: str, *, keep_alive_s: int = 30, will: Will | None = None
@@ -89,14 +89,18 @@ class MqttClient(asyncio.Protocol):
         self._subscribing[packet_id] = granted
         self._write(subscribe(packet_id, filter, qos, no_local=no_local))
         reason = await granted
-        if reason >= _BAD:
+        if reason >= _FIRST_FAILURE:
             raise ConnectionFailed(f"subscription to {filter!r} refused: {reason:#04x}")
 
     def publish(
         self, topic: str, payload: bytes, qos: int, *, retain: bool = False, on_result: OnResult
     ) -> bool:
         """Sends a message. At QoS 1 and 2 `on_result` gets its result. False: there is no room now."""
-        if self._transport is None or self._is_full or (qos and len(self._in_flight) >= self._room):
+        if (
+            self._transport is None
+            or self._is_full
+            or (qos and len(self._in_flight) >= self._receive_maximum)
+        ):
             return False
         packet_id = 0
         if qos:
@@ -146,11 +150,11 @@ class MqttClient(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handles the packets in these bytes."""
-        self._heard = True
+        self._has_received = True
         try:
             for first, body in self._splitter.feed(data):
                 self._handle(first, body)
-        except Malformed as error:
+        except MalformedPacket as error:
             if self._transport is not None:
                 self._transport.abort()
                 self._end(f"the server sent a malformed {error}")
@@ -163,11 +167,11 @@ class MqttClient(asyncio.Protocol):
             case Kind.PUBLISH:
                 self._handle_publish(read_publish(first, body))
             case Kind.PUBACK | Kind.PUBCOMP:
-                self._settle(*read_acknowledgement(body))
+                self._complete(*read_acknowledgement(body))
             case Kind.PUBREC:
                 packet_id, reason = read_acknowledgement(body)
-                if reason >= _BAD:
-                    self._settle(packet_id, reason)
+                if reason >= _FIRST_FAILURE:
+                    self._complete(packet_id, reason)
                 else:
                     self._write(acknowledgement(Kind.PUBREL, packet_id))
             case Kind.PUBREL:
@@ -184,7 +188,7 @@ class MqttClient(asyncio.Protocol):
             case Kind.DISCONNECT:
                 self._handle_disconnect(body)
 
-    def _handle_publish(self, message: Received) -> None:
+    def _handle_publish(self, message: ReceivedPublish) -> None:
         if message.qos == 2:
             is_new = message.packet_id not in self._receiving
             self._receiving.add(message.packet_id)
@@ -198,11 +202,11 @@ class MqttClient(asyncio.Protocol):
     def _handle_connack(self, body: bytes) -> None:
         connack = read_connack(body)
         if self._connected.done():
-            raise Malformed("second CONNACK")
+            raise MalformedPacket("second CONNACK")
         if connack.reason:
             self._connected.set_exception(ConnectionFailed(f"CONNACK {connack.reason:#04x}"))
         else:
-            self._room = connack.receive_maximum
+            self._receive_maximum = connack.receive_maximum
             self._connected.set_result(None)
 
     def _handle_disconnect(self, body: bytes) -> None:
@@ -212,7 +216,7 @@ class MqttClient(asyncio.Protocol):
             self._end(f"DISCONNECT {reason:#04x}")
             self._on_lost(f"DISCONNECT {reason:#04x}")
 
-    def _settle(self, packet_id: int, reason: int) -> None:
+    def _complete(self, packet_id: int, reason: int) -> None:
         sent = self._in_flight.pop(packet_id, None)
         if not self._in_flight:
             self._idle.set()
@@ -238,12 +242,12 @@ class MqttClient(asyncio.Protocol):
         """Sends PINGREQ. A server that sent nothing since the last PINGREQ has gone (MQTT 5 §3.1.2.10)."""
         if self._transport is None:
             return
-        if not self._heard:
+        if not self._has_received:
             self._transport.abort()
             self._end("the server is silent")
             self._on_lost("the server is silent")
             return
-        self._heard = False
+        self._has_received = False
         self._transport.write(ping())
         loop = asyncio.get_running_loop()
         self._keep_alive = loop.call_later(self._keep_alive_s / 2, self._ping)

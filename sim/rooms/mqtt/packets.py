@@ -2,7 +2,7 @@
 
 Writers return whole packets. `Splitter` divides received bytes into packets; readers parse the body of one.
 The writers write only the properties that this client needs. The readers skip all properties except the
-server's Receive Maximum. Bytes that break the format raise `Malformed`.
+server's Receive Maximum. Bytes that break the format raise `MalformedPacket`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final
 __all__ = [
     "Connack",
     "Kind",
-    "Malformed",
-    "Received",
+    "MalformedPacket",
+    "ReceivedPublish",
     "Splitter",
     "Will",
     "acknowledgement",
@@ -50,7 +50,7 @@ class Kind(IntEnum):
     DISCONNECT = 14
 
 
-class Malformed(Exception):
+class MalformedPacket(Exception):
     """The server sent bytes that are not MQTT 5."""
 
 
@@ -74,7 +74,7 @@ class Connack:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedPublish:
     """PUBLISH (MQTT 5 §3.3). `packet_id`: 0 at QoS 0."""
 
     topic: str
@@ -122,12 +122,12 @@ def connect(
 
 
 def publish(
-    topic: str, payload: bytes, qos: int, *, retain: bool = False, packet_id: int = 0, again: bool = False
+    topic: str, payload: bytes, qos: int, *, retain: bool = False, packet_id: int = 0, dup: bool = False
 ) -> bytes:
-    """PUBLISH (MQTT 5 §3.3). `again`: with the DUP flag."""
+    """PUBLISH (MQTT 5 §3.3). `dup`: with the DUP flag."""
     name = topic.encode()
     numbered = struct.pack(">H", packet_id) if qos else b""
-    first = Kind.PUBLISH << 4 | again << 3 | qos << 1 | retain
+    first = Kind.PUBLISH << 4 | dup << 3 | qos << 1 | retain
     return _packet(first, b"%b%b%b\x00%b" % (len(name).to_bytes(2, "big"), name, numbered, payload))
 
 
@@ -192,10 +192,10 @@ def read_connack(body: bytes) -> Connack:
                 receive_maximum = int.from_bytes(value, "big")
         return Connack(bool(body[0] & 1), body[1], receive_maximum)
     except (IndexError, struct.error):
-        raise Malformed("CONNACK") from None
+        raise MalformedPacket("CONNACK") from None
 
 
-def read_publish(first: int, body: bytes) -> Received:
+def read_publish(first: int, body: bytes) -> ReceivedPublish:
     """Parses a PUBLISH. Raises Malformed."""
     try:
         qos = first >> 1 & 3
@@ -207,23 +207,23 @@ def read_publish(first: int, body: bytes) -> Received:
             at += 2
         length, start = _variable(body, at)
         if start + length > len(body) or qos == 3 or (qos and not packet_id):
-            raise Malformed("PUBLISH")
-        return Received(topic, body[start + length :], qos, bool(first & 1), packet_id)
+            raise MalformedPacket("PUBLISH")
+        return ReceivedPublish(topic, body[start + length :], qos, bool(first & 1), packet_id)
     except (IndexError, UnicodeDecodeError):
-        raise Malformed("PUBLISH") from None
+        raise MalformedPacket("PUBLISH") from None
 
 
 def read_acknowledgement(body: bytes) -> tuple[int, int]:
     """Packet id and reason code of PUBACK, PUBREC, PUBREL or PUBCOMP. Raises Malformed."""
     if len(body) < 2:
-        raise Malformed("an acknowledgement")
+        raise MalformedPacket("an acknowledgement")
     return int.from_bytes(body[:2], "big"), body[2] if len(body) > 2 else 0
 
 
 def read_suback(body: bytes) -> tuple[int, int]:
     """Packet id and reason code of a SUBACK for one filter. Raises Malformed."""
     if len(body) < 4:
-        raise Malformed("SUBACK")
+        raise MalformedPacket("SUBACK")
     return int.from_bytes(body[:2], "big"), body[-1]
 
 
@@ -247,7 +247,7 @@ def _variable(data: bytes | bytearray, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > 21:
-            raise Malformed("a length of more than four bytes")
+            raise MalformedPacket("a length of more than four bytes")
 
 
 def _properties(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
@@ -266,9 +266,9 @@ def _properties(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         elif name == _IDENTIFIER:
             at = _variable(body, start)[1]
         else:
-            raise Malformed(f"property {name:#x}")
+            raise MalformedPacket(f"property {name:#x}")
         if at > end or end > len(body):
-            raise Malformed("properties")
+            raise MalformedPacket("properties")
         yield name, body[start:at]
 
 

@@ -10,8 +10,8 @@
 Each module imports only modules below it in this list. `reading` and `parse` use `hbroker.topology.document`.
 """
 
-from .files import brought, load
+from .files import bundled_scenarios, load
 from .parse import parse
 from .settings import Scenario
 
-__all__ = ["Scenario", "brought", "load", "parse"]
+__all__ = ["Scenario", "bundled_scenarios", "load", "parse"]

@@ -10,7 +10,7 @@ from hbroker.topology.document import read_text
 from .parse import parse
 from .settings import Scenario
 
-__all__ = ["KINDS", "brought", "load"]
+__all__ = ["KINDS", "bundled_scenarios", "load"]
 
 _HERE: Final = Path(__file__).parent
 _SCENARIOS: Final = _HERE.parent / "scenarios"
@@ -18,7 +18,7 @@ KINDS: Final = _HERE / "kinds.yaml"
 """The kinds that every scenario may use."""
 
 
-def brought() -> tuple[str, ...]:
+def bundled_scenarios() -> tuple[str, ...]:
     """The names of hbroker's own scenarios."""
     return tuple(sorted(path.stem for path in _SCENARIOS.glob("*.yaml")))
 
@@ -26,6 +26,6 @@ def brought() -> tuple[str, ...]:
 def load(name: str) -> Scenario:
     """The scenario with that name, or in that file. Raises ConfigErrors with all errors in it."""
     path = Path(name)
-    if name in brought() and not path.is_file():
+    if name in bundled_scenarios() and not path.is_file():
         path = _SCENARIOS / f"{name}.yaml"
     return parse(read_text(path), file=str(path), common=(read_text(KINDS), str(KINDS)))

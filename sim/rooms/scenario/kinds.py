@@ -19,12 +19,12 @@ from .settings import (
     Command,
     Frames,
     Kind,
-    Over,
     Pattern,
     Periodic,
     Poisson,
     Report,
     Size,
+    Transport,
     Value,
 )
 
@@ -57,7 +57,7 @@ def read_kind(node: yaml.Node, name: str, errors: Errors) -> Kind:
         reader.error(
             "commands", "a device that is away obeys no command", "take `commands` or the absence out"
         )
-    return Kind(name, reports, commands, absence, reader.over("over", Over.ANY))
+    return Kind(name, reports, commands, absence, reader.transport("over", Transport.ANY))
 
 
 def is_level(text: str) -> bool:
@@ -84,12 +84,12 @@ def _command(node: yaml.Node, leaf: str, kind: str, errors: Errors) -> Command:
 
 
 def _pattern(reader: Reader, errors: Errors) -> Pattern:
-    given = [key for key in ("every", "per_hour", "frames_per_s") if key in reader]
-    if len(given) != 1:
-        state = "no pattern" if not given else f"several patterns, {' and '.join(given)}"
+    pattern_keys = [key for key in ("every", "per_hour", "frames_per_s") if key in reader]
+    if len(pattern_keys) != 1:
+        state = "no pattern" if not pattern_keys else f"several patterns, {' and '.join(pattern_keys)}"
         reader.error("", f"it has {state}", "give it one of `every`, `per_hour` and `frames_per_s`")
         return Periodic(1.0)
-    (first,) = given
+    (first,) = pattern_keys
     groups = {"every": _PERIODIC, "per_hour": _POISSON, "frames_per_s": _FRAMES}
     for key in {*_PERIODIC, *_POISSON, *_FRAMES}.difference(groups[first]):
         if key in reader:
@@ -112,24 +112,24 @@ def _pattern(reader: Reader, errors: Errors) -> Pattern:
 
 
 def _burst(reader: Reader, errors: Errors) -> Burst:
-    inner = Reader(errors, reader.at("burst"), f"{reader.what}: burst", ("size", "every"))
+    inner = Reader(errors, reader.at("burst"), f"{reader.label}: burst", ("size", "every"))
     inner.require("size", "every")
     return Burst(inner.number("size", 1.0, 1.0, 1e6), inner.number("every", 1.0, 1e-6, _YEAR_S))
 
 
 def _value(reader: Reader, errors: Errors) -> Value:
-    inner = Reader(errors, reader.at("value"), f"{reader.what}: value", ("usual", "step"))
+    inner = Reader(errors, reader.at("value"), f"{reader.label}: value", ("usual", "step"))
     inner.require("usual", "step")
     return Value(inner.number("usual", 0.0, -1e9, 1e9), inner.number("step", 1.0, 0.0, 1e9))
 
 
 def _absence(reader: Reader, errors: Errors) -> Absence | None:
-    given = [key for key in ("sleeps", "flaps") if key in reader]
-    if not given:
+    absence_keys = [key for key in ("sleeps", "flaps") if key in reader]
+    if not absence_keys:
         return None
-    if len(given) == 2:
+    if len(absence_keys) == 2:
         reader.error("flaps", "it sleeps and flaps", "keep one of `sleeps` and `flaps`")
-    inner = Reader(errors, reader.at(given[0]), f"{reader.what}: {given[0]}", ("up", "down"))
+    inner = Reader(errors, reader.at(absence_keys[0]), f"{reader.label}: {absence_keys[0]}", ("up", "down"))
     inner.require("up", "down")
     up, down = (inner.number(key, 1.0, 0.01, _YEAR_S) for key in ("up", "down"))
-    return Absence(up, down, is_abrupt=given[0] == "flaps")
+    return Absence(up, down, is_abrupt=absence_keys[0] == "flaps")

@@ -12,9 +12,9 @@ from hbroker.topology.document import Report as Errors
 from hbroker.topology.document import compose
 
 from .kinds import is_level, read_kind
-from .ranges import expand, filled
+from .ranges import expand, substitute
 from .reading import MAX_PAYLOAD, Reader
-from .settings import Kind, Over, People, Room, Scenario, Skew, Update, Watcher
+from .settings import Kind, People, Room, Scenario, Skew, Transport, Update, Watcher
 
 __all__ = ["parse"]
 
@@ -135,12 +135,12 @@ def _check_paths(rooms: list[Room], reader: Reader) -> None:
 def _watchers(node: yaml.Node, number: int, errors: Errors) -> list[Watcher]:
     reader = Reader(errors, node, f"watcher {number}", ("name", "filters", "qos", "over"))
     reader.require("name", "filters")
-    qos, over = reader.integer("qos", 2, 0, 2), reader.over("over", Over.NATIVE)
+    qos, transport = reader.integer("qos", 2, 0, 2), reader.transport("over", Transport.NATIVE)
     found = []
     try:
         for name, numbers in expand(reader.text("name")):
-            filters = tuple(filled(filter, numbers) for filter in reader.texts("filters"))
-            found.append(Watcher(name, filters, qos, over))
+            filters = tuple(substitute(filter, numbers) for filter in reader.texts("filters"))
+            found.append(Watcher(name, filters, qos, transport))
     except ValueError as error:
         reader.error(
             "name", str(error), "write ranges as in `floor-[1-4]`, and `$1` for the number in a filter"
@@ -159,7 +159,7 @@ def _people(node: yaml.Node, errors: Errors) -> People:
     return People(
         reader.integer("count", 1, 0, MOST_DEVICES),
         reader.number("stay", 600.0, 0.01, 1e9),
-        reader.over("over", Over.ANY),
+        reader.transport("over", Transport.ANY),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Final
 
-__all__ = ["MOST", "Expansion", "expand", "filled"]
+__all__ = ["MOST", "Expansion", "expand", "substitute"]
 
 MOST: Final = 100_000
 """Names that one pattern may stand for."""
@@ -35,7 +35,7 @@ def expand(pattern: str) -> Iterator[Expansion]:
         yield parts[0] + "".join(map("".join, zip(texts, parts[1:], strict=True))), texts
 
 
-def filled(text: str, numbers: tuple[str, ...]) -> str:
+def substitute(text: str, numbers: tuple[str, ...]) -> str:
     """The text with `$1` replaced by the first number, and so on. Raises ValueError if there is no such
     number."""
 

@@ -10,7 +10,7 @@ import yaml
 
 from hbroker.topology.document import Report, listed
 
-from .settings import Over, Size
+from .settings import Size, Transport
 
 __all__ = ["Reader"]
 
@@ -23,11 +23,11 @@ MAX_PAYLOAD: Final = 64 << 20
 class Reader:
     """The values of one mapping. Notes errors, and goes on with the default."""
 
-    def __init__(self, report: Report, node: yaml.Node, what: str, keys: tuple[str, ...]) -> None:
+    def __init__(self, report: Report, node: yaml.Node, label: str, keys: tuple[str, ...]) -> None:
         self.report = report
         self.node = node
-        self.what = what
-        self._values: Mapping[str, yaml.Node] = report.mapping(node, what, keys)
+        self.label = label
+        self._values: Mapping[str, yaml.Node] = report.mapping(node, label, keys)
         self._is_mapping = isinstance(node, yaml.MappingNode)
 
     def __contains__(self, key: str) -> bool:
@@ -39,32 +39,32 @@ class Reader:
 
     def error(self, key: str, message: str, remedy: str) -> None:
         """Notes an error in a value."""
-        self.report.error(self.at(key), f"{self.what}: {message}", remedy)
+        self.report.error(self.at(key), f"{self.label}: {message}", remedy)
 
     def require(self, *keys: str) -> None:
         """Notes keys that are missing."""
         for key in keys:
             if self._is_mapping and key not in self._values:
-                self.report.error(self.node, f"{self.what} has no `{key}`", f"add `{key}: …`")
+                self.report.error(self.node, f"{self.label} has no `{key}`", f"add `{key}: …`")
 
     def text(self, key: str, default: str = "") -> str:
         """A text."""
         if key not in self._values:
             return default
-        return self.report.text(self._values[key], f"{self.what}: {key}") or default
+        return self.report.text(self._values[key], f"{self.label}: {key}") or default
 
     def truth(self, key: str, default: bool = False) -> bool:
         """A truth value."""
         if key not in self._values:
             return default
-        found = self.report.truth(self._values[key], f"{self.what}: {key}")
+        found = self.report.truth(self._values[key], f"{self.label}: {key}")
         return default if found is None else found
 
     def integer(self, key: str, default: int, low: int, high: int) -> int:
         """A whole number."""
         if key not in self._values:
             return default
-        found = self.report.integer(self._values[key], f"{self.what}: {key}", low, high)
+        found = self.report.integer(self._values[key], f"{self.label}: {key}", low, high)
         return default if found is None else found
 
     def number(self, key: str, default: float, low: float, high: float) -> float:
@@ -93,11 +93,11 @@ class Reader:
             self.error(key, "not a time of day", 'write it in quotes, as in `"18:30"`')
         return default
 
-    def over(self, key: str, default: Over) -> Over:
+    def transport(self, key: str, default: Transport) -> Transport:
         """How a client connects to the network."""
         text = self.text(key, default.value)
         try:
-            return Over(text)
+            return Transport(text)
         except ValueError:
             self.error(key, f"{text!r} is no way into the network", f"write one of {_choices()}")
             return default
@@ -111,7 +111,7 @@ class Reader:
         if len(ends) != 2:
             self.error(key, f"{key} has {len(ends)} numbers", "write one, or `[least, most]`")
             return default
-        low, high = (self.report.integer(end, f"{self.what}: {key}", 0, MAX_PAYLOAD) for end in ends)
+        low, high = (self.report.integer(end, f"{self.label}: {key}", 0, MAX_PAYLOAD) for end in ends)
         if low is None or high is None:
             return default
         if low > high:
@@ -123,8 +123,8 @@ class Reader:
         """A list of texts, or none."""
         if key not in self._values:
             return ()
-        items = self.report.items(self._values[key], f"{self.what}: {key}", "- <text>")
-        found = (self.report.text(item, f"{self.what}: {key}") for item in items)
+        items = self.report.items(self._values[key], f"{self.label}: {key}", "- <text>")
+        found = (self.report.text(item, f"{self.label}: {key}") for item in items)
         return tuple(text for text in found if text)
 
     def list(self, key: str, read: Callable[[yaml.Node, int], T], example: str) -> list[T]:
@@ -143,9 +143,9 @@ class Reader:
             self.error(key, f"{key} is not a mapping", "write `name: …` lines")
             return {}
         names = tuple(name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode))
-        values = self.report.mapping(node, f"{self.what}: {key}", names)
+        values = self.report.mapping(node, f"{self.label}: {key}", names)
         return {name: read(value, name) for name, value in values.items()}
 
 
 def _choices() -> str:
-    return listed(tuple(over.value for over in Over))
+    return listed(tuple(transport.value for transport in Transport))

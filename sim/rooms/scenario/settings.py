@@ -16,7 +16,6 @@ __all__ = [
     "Command",
     "Frames",
     "Kind",
-    "Over",
     "Pattern",
     "People",
     "Periodic",
@@ -26,13 +25,14 @@ __all__ = [
     "Scenario",
     "Size",
     "Skew",
+    "Transport",
     "Update",
     "Value",
     "Watcher",
 ]
 
 
-class Over(Enum):
+class Transport(Enum):
     """How a client connects to the network."""
 
     NATIVE = "native"
@@ -62,9 +62,9 @@ class Periodic:
         """Events a second."""
         return 1 / self.every_s
 
-    def faster(self, tempo: float) -> Self:
-        """The same pattern, `tempo` times as often."""
-        return replace(self, every_s=self.every_s / tempo)
+    def with_rate_factor(self, factor: float) -> Self:
+        """The same pattern, `factor` times as often."""
+        return replace(self, every_s=self.every_s / factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class Poisson:
         """Events a second by day."""
         return self.per_hour / 3600 * (self.burst.size if self.burst else 1.0)
 
-    def faster(self, tempo: float) -> Self:
-        """The same pattern, `tempo` times as often."""
-        return replace(self, per_hour=self.per_hour * tempo)
+    def with_rate_factor(self, factor: float) -> Self:
+        """The same pattern, `factor` times as often."""
+        return replace(self, per_hour=self.per_hour * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,9 @@ class Frames:
         """Events a second."""
         return self.per_s
 
-    def faster(self, tempo: float) -> Self:
-        """The same pattern, `tempo` times as often."""
-        return replace(self, per_s=self.per_s * tempo)
+    def with_rate_factor(self, factor: float) -> Self:
+        """The same pattern, `factor` times as often."""
+        return replace(self, per_s=self.per_s * factor)
 
 
 Pattern: TypeAlias = Periodic | Poisson | Frames
@@ -189,24 +189,24 @@ class Kind:
     reports: tuple[Report, ...] = ()
     commands: tuple[Command, ...] = ()
     absence: Absence | None = None
-    over: Over = Over.ANY
+    transport: Transport = Transport.ANY
 
     @property
     def rate(self) -> float:
         """Messages a second of one such device, with its answers and the commands to it, without births and
         wills."""
         reported = sum(report.pattern.rate for report in self.reports)
-        on_result = sum(2 * command.pattern.rate for command in self.commands)
-        return (reported + on_result) * (self.absence.share if self.absence else 1.0)
+        commanded = sum(2 * command.pattern.rate for command in self.commands)
+        return (reported + commanded) * (self.absence.share if self.absence else 1.0)
 
-    def faster(self, tempo: float) -> Kind:
-        """The same kind with every pattern `tempo` times as often."""
-        if tempo == 1.0:
+    def with_rate_factor(self, factor: float) -> Kind:
+        """The same kind with every pattern `factor` times as often."""
+        if factor == 1.0:
             return self
         return replace(
             self,
-            reports=tuple(replace(r, pattern=r.pattern.faster(tempo)) for r in self.reports),
-            commands=tuple(replace(c, pattern=c.pattern.faster(tempo)) for c in self.commands),
+            reports=tuple(replace(r, pattern=r.pattern.with_rate_factor(factor)) for r in self.reports),
+            commands=tuple(replace(c, pattern=c.pattern.with_rate_factor(factor)) for c in self.commands),
         )
 
 
@@ -226,7 +226,7 @@ class Watcher:
     name: str
     filters: tuple[str, ...]
     qos: int = 2
-    over: Over = Over.NATIVE
+    transport: Transport = Transport.NATIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class People:
 
     count: int
     stay_s: float
-    over: Over = Over.ANY
+    transport: Transport = Transport.ANY
 
 
 @dataclass(frozen=True, slots=True)

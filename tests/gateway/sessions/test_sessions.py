@@ -96,12 +96,12 @@ def test_a_client_that_reconnects_at_once_waits_no_longer_than_the_owner_is_busy
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
     for gateway in (one, two, one):
-        obey = owner.settle
-        owner.settle = lambda: None  # type: ignore[method-assign]
+        obey = owner.process_events
+        owner.process_events = lambda: None  # type: ignore[method-assign]
         client.disconnect()
         tree.world.run(busy_us)
-        owner.settle = obey  # type: ignore[method-assign]
-        tree.world.settle(owner)
+        owner.process_events = obey  # type: ignore[method-assign]
+        tree.world.drive(owner)
         before = tree.world.now
         client = gateway.connect("a", **KEPT)
         assert tree.world.now - before <= busy_us + 50_000

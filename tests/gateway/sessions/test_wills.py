@@ -238,7 +238,7 @@ def test_a_will_is_published_once_its_owner_is_back() -> None:
     watched.tree.nodes["home"].stop()
     client.drop()
     assert watched.run(5) == 0
-    watched.tree.nodes["home"].go_on()
+    watched.tree.nodes["home"].resume()
     assert watched.run(10) == 1
 
 

@@ -53,7 +53,7 @@ def interrupt(tree: Tree, how: str, seconds: int = LONG) -> None:
     if how == "owner stopped":
         tree.nodes["home"].stop()
         tree.world.run(seconds * SECOND)
-        tree.nodes["home"].go_on()
+        tree.nodes["home"].resume()
     else:
         tree.root.kill()
         tree.world.run(seconds * SECOND)
@@ -131,7 +131,7 @@ def test_earlier_messages_arrive_before_those_that_another_owner_accepted_meanwh
     subscribe(visitor)
     disconnect(visitor, world)
     publish(queued_tree.client(), range(20, 30))
-    home.go_on()
+    home.resume()
     world.run_until(lambda: home.owns(TOPIC))
     publish(queued_tree.client(), range(30, 40))
     again = queued_tree.client("lamp", LAMP)
@@ -150,7 +150,7 @@ def test_a_client_that_is_connected_to_another_owner_gets_the_messages_once_the_
     again = queued_tree.client("lamp", LAMP)
     subscribe(again)
     publish(queued_tree.client(), range(20, 30))
-    home.go_on()
+    home.resume()
     world.run(40 * SECOND)
     publish(queued_tree.client(), range(30, 40))
     world.run(5 * SECOND)
@@ -167,7 +167,7 @@ def test_a_later_run_with_a_clean_start_gets_no_earlier_messages(queued_tree: Tr
     if not stays:
         disconnect(visitor, world)
     publish(queued_tree.client(), range(20, 30))
-    home.go_on()
+    home.resume()
     world.run(40 * SECOND)
     if not stays:
         visitor = queued_tree.client("lamp", LAMP)
@@ -184,7 +184,7 @@ def test_a_session_that_began_with_a_clean_start_keeps_its_messages(tree: Tree) 
     publish(tree.client(), range(20))
     home.stop()
     world.run_until(lambda: event_count(tree.root, TookBack) > 0)
-    home.go_on()
+    home.resume()
     world.run(40 * SECOND)
     assert_all_comes(tree, "#")
 
@@ -239,7 +239,7 @@ def test_unacknowledged_messages_of_a_connected_session_arrive(tree: Tree, how: 
     publish(tree.client(), range(20), qos=qos)
     interrupt(tree, how)
     assert event_count(home)
-    lamp.go_on()
+    lamp.resume()
     world.run(60 * SECOND)
     publish(tree.client(), range(20, 30), qos=qos)
     world.run(10 * SECOND)
@@ -259,7 +259,7 @@ def test_another_run_takes_the_queued_messages_over(tree: Tree, how: str) -> Non
     interrupt(tree, how)
     second = tree.client("lamp", LAMP)
     subscribe(second)
-    first.go_on()
+    first.resume()
     world.run(10 * SECOND)
     assert [*dict.fromkeys(numbers(second))] == [*range(20)]
 
@@ -301,7 +301,7 @@ def test_a_filter_that_matches_a_part_with_another_owner_loses_no_message(tree: 
     world.run_until(lambda: event_count(tree.root, TookBack) > 0)
     kitchen = tree.join("home/kitchen", wait=False)
     world.run_until(lambda: kitchen.owns("home/kitchen/x"))
-    home.go_on()
+    home.resume()
     world.run_until(lambda: home.owns(TOPIC))
     assert_all_comes(tree, "home/#")
 
@@ -319,7 +319,7 @@ def test_messages_of_a_part_with_another_owner_are_kept_as_long_as_the_session(t
     world.run_until(lambda: event_count(tree.root, TookBack) > 0)
     kitchen = tree.join("home/kitchen", wait=False)
     world.run_until(lambda: kitchen.owns("home/kitchen/x"))
-    home.go_on()
+    home.resume()
     world.run_until(lambda: home.owns(TOPIC))
     assert [queued for queued, _ in counters_of_session(home)] == [20]
     again = tree.client("lamp", LAMP)
@@ -425,6 +425,6 @@ def test_a_will_that_another_owner_published_or_withdrew_is_not_published_again(
         world.run(SECOND)
     again.kill()
     world.run(40 * SECOND)
-    home.go_on()
+    home.resume()
     world.run(150 * SECOND)
     assert [m.payload for m in watcher.messages] == ([] if ends_well else [b"gone"])

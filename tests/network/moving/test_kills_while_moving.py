@@ -81,11 +81,11 @@ class Killed:
             if MOVING & set(datagram.kinds()):
                 count(self.world.hosts.get(datagram.source))
 
-        self.world.watch, self.world.recorded = watch, count
+        self.world.on_datagram, self.world.on_record = watch, count
         with suppress(_Dies):
             while steps < step and not self.operator.has_ended:
                 self.world.step()
-        self.world.watch = self.world.recorded = None
+        self.world.on_datagram = self.world.on_record = None
         return self.operator.has_ended
 
     def _die(self, victim: str, *, comes_back: bool) -> None:

@@ -83,11 +83,11 @@ def test_a_new_owner_that_dies_before_it_serves_gets_the_same_subscriptions_afte
     def kill_before_it_serves(datagram: Datagram) -> None:
         transfers = [p.transfer for p in datagram.decode().packets if p.transfer.subtree == SUBTREE]
         if any(transfer.phase == pb.TRANSFER_PHASE_COMMIT for transfer in transfers):
-            tree.world.watch = None
+            tree.world.on_datagram = None
             kitchen.kill()
 
-    tree.world.watch = kill_before_it_serves
-    tree.world.run_until(lambda: tree.world.watch is None)
+    tree.world.on_datagram = kill_before_it_serves
+    tree.world.run_until(lambda: tree.world.on_datagram is None)
     assert tree.root.control.jurisdiction.delegation_of(SUBTREE) is not None
     kitchen = kitchen.restart()
     tree.world.run_until(lambda: tree.serves(kitchen))

@@ -37,7 +37,7 @@ class Traffic:
         self.publisher: ClientHost = tree.client("publisher")
         self.arrivals: list[int] = []
         """The time at which each message arrived, in microseconds."""
-        tree.world.acted = self._acted
+        tree.world.on_acted = self._acted
         self.sent = 0
 
     def publish(self, messages: int, every: int = 5 * MILLISECOND) -> None:
@@ -72,7 +72,7 @@ class Traffic:
 
     def _acted(self, host: Host) -> None:
         if isinstance(host, NodeHost):
-            self.violations += self._ownership.look(host)
+            self.violations += self._ownership.check(host)
         elif host is self.subscriber:
             new = len(self.subscriber.messages) - len(self.arrivals)
             self.arrivals += [self.tree.world.now] * new
@@ -268,8 +268,8 @@ def test_a_claim_within_a_larger_subtree_of_the_same_node_waits_until_that_is_go
         assert kitchen.engine.owns(tree.world.now, "home/kitchen/oven")
     assert kitchen.control.is_serving
     tree.move("home", kitchen, home)
-    tree.world.run_until(lambda: kitchen.holds("home/kitchen"))
-    assert home.holds("home")
+    tree.world.run_until(lambda: kitchen.is_serving_subtree("home/kitchen"))
+    assert home.is_serving_subtree("home")
     traffic.publish(10)
     traffic.settle()
 
@@ -284,9 +284,9 @@ def test_a_child_that_leaves_takes_no_subscription_from_another_handover() -> No
     world.run(100 * MILLISECOND)
     kitchen = tree.join("home/kitchen", wait=False)
     world.run(50 * MILLISECOND)
-    assert not kitchen.holds("home/kitchen")
+    assert not kitchen.is_serving_subtree("home/kitchen")
     tree.nodes["home/bedroom"].leave()
-    world.run_until(lambda: kitchen.holds("home/kitchen"))
+    world.run_until(lambda: kitchen.is_serving_subtree("home/kitchen"))
     assert {subscription.filter for subscription in kitchen.control.subscription_store} == {"home/kitchen"}
 
 
@@ -301,7 +301,7 @@ def test_a_child_whose_subtree_goes_along_ends_no_subscription() -> None:
     tree.nodes["home/bedroom"].leave()
     world.run(10 * MILLISECOND)
     home = tree.join("home", wait=False)
-    world.run_until(lambda: home.holds("home"))
+    world.run_until(lambda: home.is_serving_subtree("home"))
     assert home.owns("home/bedroom/lamp")
     assert {subscription.filter for subscription in home.control.subscription_store} == {"home/#"}
 
@@ -330,7 +330,7 @@ def test_a_smaller_subtree_of_a_node_stays_with_it_when_the_one_in_between_moves
     traffic.publish(10)
     tree.move("home/kitchen", kitchen, bedroom)
     traffic.publish(10)
-    tree.world.run_until(lambda: oven.holds("home/kitchen/oven"))
+    tree.world.run_until(lambda: oven.is_serving_subtree("home/kitchen/oven"))
     assert bedroom.owns("home/kitchen/x")
     traffic.publish(10)
     traffic.settle()
@@ -345,7 +345,7 @@ def test_a_node_joins_between_two_subtrees_of_another_node() -> None:
     assert oven.control.status(tree.world.now)["epoch"], "it owns what it is there for as a part of `home`"
     kitchen = tree.join("home/kitchen")
     traffic.publish(10)
-    tree.world.run_until(lambda: oven.holds("home/kitchen/oven"))
+    tree.world.run_until(lambda: oven.is_serving_subtree("home/kitchen/oven"))
     assert kitchen.owns("home/kitchen/x")
     assert oven.owns("home/x")
     traffic.publish(10)
@@ -400,7 +400,7 @@ class NestedSubtrees:
         assert (self.count("drop.handover"), self.count("drop.moved")) == (self.refused, 0)
         has_some = [node for node in (self.tree.root, *living(self.tree)) if node.engine.retained("home", [])]
         assert has_some == [self.bulb]
-        self.stopped.go_on()
+        self.stopped.resume()
         self.publish(20)
         back = self.tree.client(session_options=SESSION_OPTIONS)
         back.subscribe("home/#", qos=2)
@@ -473,7 +473,7 @@ def test_a_crash_of_a_leaving_parent_makes_no_second_owner(at_ms: int) -> None:
     world = tree.world
     home = tree.nodes["home"]
     home.control.leave(world.now)
-    world.settle(home)
+    world.drive(home)
     world.run(at_ms * MILLISECOND)
     home.kill()
     world.run(3 * timers.LEASE)
@@ -500,5 +500,5 @@ def test_a_cut_of_an_inner_subtree_of_a_restarted_node_does_not_move_with_the_ou
     while tree.world.now < end:
         tree.world.step()
         assert not (inmost.owns("a/c/b/d/t") and outer.owns("a/c/b/d/t"))
-    assert outer.holds("a/c/b")
+    assert outer.is_serving_subtree("a/c/b")
     assert inmost.owns("a/c/b/d/t")

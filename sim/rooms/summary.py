@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .ledger import CounterSums
+from .delivery_counters import CounterSums
 from .plan import Stream
 from .play import Result
 
-__all__ = ["NodeCounters", "Statuses", "Summary", "is_clean", "summarised"]
+__all__ = ["NodeCounters", "Statuses", "Summary", "is_clean", "summarise"]
 
 Statuses: TypeAlias = Sequence[Mapping[str, Any]]
 """Nodes' statuses as in `hbroker tree --json`, each with the id of its message: `run`, `own`."""
@@ -110,10 +110,10 @@ def is_clean(summary: Summary) -> bool:
     return not summary.total.broken and not summary.total.rejected and not result.troubles.failed
 
 
-def summarised(result: Result, before: Statuses, after: Statuses) -> Summary:
+def summarise(result: Result, before: Statuses, after: Statuses) -> Summary:
     """The numbers of a run, from the statuses of the nodes before and after it."""
     counters, plan = result.counters, result.plan
-    rooms = {room: counters.sums(streams) for room, streams in _grouped(plan.streams, _rooms(plan.streams))}
+    rooms = {room: counters.sums(streams) for room, streams in _group_by(plan.streams, _rooms(plan.streams))}
     devices: dict[str, int] = defaultdict(int)
     for client in plan.clients:
         devices[client.room] += client.is_device
@@ -133,7 +133,7 @@ def summarised(result: Result, before: Statuses, after: Statuses) -> Summary:
 def _nodes(result: Result, before: Statuses, after: Statuses) -> list[NodeCounters]:
     earlier = {str(status["name"]): status for status in before}
     later = {str(status["name"]): status for status in after}
-    grouped = dict(_grouped(result.plan.streams, result.owners))
+    grouped = dict(_group_by(result.plan.streams, result.owners))
     names = [*later, *(name for name in grouped if name not in later)]
     accounts = []
     for name in names:
@@ -143,17 +143,17 @@ def _nodes(result: Result, before: Statuses, after: Statuses) -> list[NodeCounte
         if status is None or former is None or former.get("run") != status.get("run"):
             accounts.append(NodeCounters(name, subtree, sums))
             continue
-        taken = _grown(former, status, "messages_in") - _grown(former, status, "own")
+        messages_in = _increase(former, status, "messages_in") - _increase(former, status, "own")
         accounts.append(
             NodeCounters(
-                name, subtree, sums, taken, _grown(former, status, "messages_out"), taken - sums.published,
-                _drops(former, status), _grown(former, status, "cpu_s"),
+                name, subtree, sums, messages_in, _increase(former, status, "messages_out"),
+                messages_in - sums.published, _drops(former, status), _increase(former, status, "cpu_s"),
             )
         )  # fmt: skip
     return accounts
 
 
-def _grown(former: Mapping[str, Any], status: Mapping[str, Any], key: str) -> Any:
+def _increase(former: Mapping[str, Any], status: Mapping[str, Any], key: str) -> Any:
     return (status.get(key) or 0) - (former.get(key) or 0)
 
 
@@ -167,7 +167,7 @@ def _rooms(streams: Sequence[Stream]) -> list[str]:
     return [stream.room for stream in streams]
 
 
-def _grouped(streams: Sequence[Stream], keys: Sequence[str]) -> list[tuple[str, list[Stream]]]:
+def _group_by(streams: Sequence[Stream], keys: Sequence[str]) -> list[tuple[str, list[Stream]]]:
     groups: dict[str, list[Stream]] = defaultdict(list)
     for stream, key in zip(streams, keys, strict=True):
         groups[key].append(stream)

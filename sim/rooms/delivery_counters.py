@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .latency import Histogram
 from .plan import Plan, Stream
-from .stamp import Stamp, read
+from .stamp import Stamp, read_stamp
 
 __all__ = ["CounterSums", "DeliveryCounters", "PublishCounters", "ReceiveCounters"]
 
@@ -51,7 +51,7 @@ class ReceiveCounters:
         self.expected = 0
         self.missing: set[int] | None = None
 
-    def take(self, number: int) -> bool:
+    def count(self, number: int) -> bool:
         """Counts a number. Returns whether it is new."""
         if number == self.expected:
             self.expected += 1
@@ -68,7 +68,7 @@ class ReceiveCounters:
         self.received += 1
         return True
 
-    def lost(self, published: int) -> set[int]:
+    def lost_numbers(self, published: int) -> set[int]:
         """The numbers below `published` that were not received."""
         return (self.missing or set()) | set(range(self.expected, published))
 
@@ -108,7 +108,7 @@ class DeliveryCounters:
     def __init__(self, plan: Plan, run: int) -> None:
         self._plan = plan
         self._run = run
-        self.accounts = [PublishCounters() for _ in plan.streams]
+        self.publish_counters = [PublishCounters() for _ in plan.streams]
         self._receive_counters = [
             {receiver: ReceiveCounters() for receiver in receivers} for receivers in plan.receivers
         ]
@@ -124,51 +124,51 @@ class DeliveryCounters:
 
     # Change
 
-    def ask(self, stream: Stream) -> None:
+    def count_due(self, stream: Stream) -> None:
         """A message is due."""
-        self.accounts[stream.number].asked += 1
+        self.publish_counters[stream.number].asked += 1
         self.asked += 1
 
-    def forget(self, stream: Stream) -> None:
+    def count_unsent(self, stream: Stream) -> None:
         """A message that was due is never published."""
-        self.accounts[stream.number].unsent += 1
+        self.publish_counters[stream.number].unsent += 1
 
-    def next(self, stream: Stream, due_us: int) -> Stamp:
+    def next_stamp(self, stream: Stream, due_us: int) -> Stamp:
         """The stamp of the next message of a stream. `due_us` 0: the time is not known (a will)."""
-        return Stamp(self._run, stream.number, self.accounts[stream.number].published, due_us)
+        return Stamp(self._run, stream.number, self.publish_counters[stream.number].published, due_us)
 
-    def publish(self, stream: Stream, size: int) -> None:
+    def count_published(self, stream: Stream, size: int) -> None:
         """The next message is handed over, or a will is due."""
-        account = self.accounts[stream.number]
+        publish_counters = self.publish_counters[stream.number]
         if stream.qos:
-            account.unanswered.add(account.published)
+            publish_counters.unanswered.add(publish_counters.published)
             self.awaited += 1
-        account.published += 1
-        account.bytes += size
+        publish_counters.published += 1
+        publish_counters.bytes += size
         self.published += 1
         self.expected += len(self._receive_counters[stream.number])
 
-    def answer(self, stream: Stream, number: int, is_taken: bool | None) -> None:
+    def count_result(self, stream: Stream, number: int, is_accepted: bool | None) -> None:
         """The network acknowledged or refused a message; None: its client does not wait for that any more."""
         self.awaited -= 1
-        account = self.accounts[stream.number]
-        if is_taken:
-            account.acknowledged += 1
-            account.unanswered.discard(number)
-        elif is_taken is not None:
-            account.rejected += 1
+        publish_counters = self.publish_counters[stream.number]
+        if is_accepted:
+            publish_counters.acknowledged += 1
+            publish_counters.unanswered.discard(number)
+        elif is_accepted is not None:
+            publish_counters.rejected += 1
 
     def receive(self, receiver: int, payload: bytes, now_us: int) -> Stamp | None:
         """Counts a received message. Returns its stamp; None: it is foreign, or a duplicate."""
-        stamp = read(payload)
+        stamp = read_stamp(payload)
         if stamp is None or stamp.run != self._run or stamp.stream >= len(self._receive_counters):
             self.foreign += 1
             return None
-        receipts = self._receive_counters[stamp.stream].get(receiver)
-        if receipts is None:
+        receive_counters = self._receive_counters[stamp.stream].get(receiver)
+        if receive_counters is None:
             self.foreign += 1
             return None
-        if receipts.take(stamp.number):
+        if receive_counters.count(stamp.number):
             self.received += 1
             if stamp.due_us:
                 self._latencies[stamp.stream].add(now_us - stamp.due_us)
@@ -196,22 +196,22 @@ class DeliveryCounters:
         return total
 
     def _add(self, total: CounterSums, stream: Stream) -> None:
-        account = self.accounts[stream.number]
-        total.asked += account.asked
-        total.published += account.published
-        total.bytes += account.bytes
-        total.unsent += account.unsent
-        total.acknowledged += account.acknowledged
-        total.rejected += account.rejected
-        total.unanswered += len(account.unanswered)
+        publish_counters = self.publish_counters[stream.number]
+        total.asked += publish_counters.asked
+        total.published += publish_counters.published
+        total.bytes += publish_counters.bytes
+        total.unsent += publish_counters.unsent
+        total.acknowledged += publish_counters.acknowledged
+        total.rejected += publish_counters.rejected
+        total.unanswered += len(publish_counters.unanswered)
         total.latency.merge([self._latencies[stream.number]])
-        for receiver, receipts in self._receive_counters[stream.number].items():
+        for receiver, receive_counters in self._receive_counters[stream.number].items():
             qos = min(stream.qos, self._plan.clients[receiver].qos)
-            lost = receipts.lost(account.published)
-            total.expected += account.published
-            total.received += receipts.received
+            lost = receive_counters.lost_numbers(publish_counters.published)
+            total.expected += publish_counters.published
+            total.received += receive_counters.received
             total.lost += len(lost)
-            total.duplicates += receipts.duplicates
-            total.disordered += receipts.disordered
-            total.broken += len(lost - account.unanswered) if qos else 0
-            total.broken += receipts.duplicates if qos == 2 else 0
+            total.duplicates += receive_counters.duplicates
+            total.disordered += receive_counters.disordered
+            total.broken += len(lost - publish_counters.unanswered) if qos else 0
+            total.broken += receive_counters.duplicates if qos == 2 else 0
