@@ -117,7 +117,8 @@ class _Planner:
             self._clients.append(
                 Client(
                     len(self._clients), watcher.name, Role.WATCHER, "",
-                    watcher.transport is not Transport.MQTT, is_device=False, events=_nothing, filters=watcher.filters, qos=watcher.qos,
+                    watcher.transport is not Transport.MQTT, is_device=False, events=_nothing,
+                    filters=watcher.filters, qos=watcher.qos,
                 )
             )  # fmt: skip
         for room in scenario.rooms:
@@ -211,7 +212,8 @@ class _Planner:
         self._clients.append(
             Client(
                 len(self._clients), name, Role.PERSON, "", next(self._native[people.transport]),
-                is_device=True, events=lambda: person(self._random(name), range(len(known)), people.stay_s), streams=streams,
+                is_device=True, streams=streams,
+                events=lambda: person(self._random(name), range(len(known)), people.stay_s),
             )
         )  # fmt: skip
 
