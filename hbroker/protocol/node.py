@@ -83,7 +83,7 @@ class Node:
         nonces = Nonces(random.randbytes(16))
         self._channels = Channels(core, settings.join_key, settings.address, random, nonces, diagnostics)
         core = self._core = self._channels.authenticated_core()
-        self._restored = restored or RestoredState()
+        restored = self._restored = restored or RestoredState()
         self._process_usage = process_usage
         storage = self._storage = storage or Storage()
         self._after_sync = AfterSync(storage)
@@ -107,11 +107,9 @@ class Node:
             StatusTopic(settings.name, "status", core, self.status, 0),
             StatusTopic(settings.name, "sessions", core, self._session_status, 1),
         )
-        self._connected_subscriptions, self._offline_subscriptions = _split_offline(self._restored)
+        self._connected_subscriptions, self._offline_subscriptions = _split_offline(restored)
         self._recovery = Recovery(
-            context,
-            self._connected_subscriptions,
-            has_lost_subscriptions=self._restored.has_lost_subscriptions,
+            context, self._connected_subscriptions, has_lost_subscriptions=restored.has_lost_subscriptions
         )
         self.owner_subscriptions = OwnerSubscriptions(context, self._subscription_changed)
         self.sessions = self.owner_subscriptions.sessions
@@ -124,7 +122,7 @@ class Node:
         self._join_responder = JoinResponder(context, self.delegations, nonces)
         self.claims = SubtreeClaims(
             ClaimContext(context, *movable, self.delegations, self._join_responder, self._close_parent_link),
-            self._restored.claims,
+            restored.claims,
         )
         self._orders = OrderHandler(context, self.claims, self.leave, nonces)
 
