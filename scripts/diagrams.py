@@ -38,7 +38,7 @@ class Chapter(NamedTuple):
 
 
 CHAPTERS: Final = {
-    "hbroker.protocol.hierarchy.child.subtree_claim.CLAIM_TRANSITIONS": Chapter(
+    "hbroker.protocol.hierarchy.child.claim_states.CLAIM_TRANSITIONS": Chapter(
         "A node's claim to a subtree",
         "As a child, for each subtree: [§5.1](protocol.md#51-join), [§5.6](protocol.md#56-leases).",
     ),

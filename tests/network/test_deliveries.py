@@ -49,16 +49,16 @@ def test_a_message_that_an_earlier_run_received_may_arrive_after_newer_ones() ->
 
 
 def test_messages_that_no_run_received_arrive_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = ClientHost.process_events
+    process_events = ClientHost.process_events
 
-    def settle_backwards(self: ClientHost) -> None:
+    def process_backwards(self: ClientHost) -> None:
         before = len(self.messages)
-        settle(self)
+        process_events(self)
         self.messages[before:] = reversed(self.messages[before:])
 
     actions = Crash(at(1), "s"), publish(2), publish(2), Restart(at(5), "s")
     assert violation(*actions) is None
-    monkeypatch.setattr(ClientHost, "settle", settle_backwards)
+    monkeypatch.setattr(ClientHost, "process_events", process_backwards)
     found = violation(*actions)
     assert found is not None
     assert found.invariant is Invariant.ORDER

@@ -22,7 +22,8 @@ from hbroker.protocol.admin.client import order_credential
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.events import Ordered
 from hbroker.protocol.expiring_cache import ExpiringCache
-from hbroker.protocol.hierarchy.child.subtree_claim import ClaimState, SubtreeClaim
+from hbroker.protocol.hierarchy.child.claim_states import ClaimState
+from hbroker.protocol.hierarchy.child.subtree_claim import SubtreeClaim
 from hbroker.protocol.hierarchy.child.subtree_claims import SubtreeClaims
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces, is_proof
 from hbroker.protocol.ownership.jurisdiction import Grant

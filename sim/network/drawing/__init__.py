@@ -4,10 +4,10 @@
     traffic, sessions, groups, wills              what clients do
     queues, paces, expiry                         bounds, slow readers, expiring messages
     faults, clocks, disks, successions, waiting   what fails
-    moves, attacks, impostors                     orders of operators, and attacks
+    moves, returns, attacks, impostors            orders of operators, and attacks
 
-`paces`, `disks` and `waiting` import `successions`; the others import no other module of this package. All
-import the actions or the plan of `hbroker.sim.network`.
+`paces`, `disks`, `waiting` and `returns` import `successions`; the others import no other module of this
+package. All import the actions or the plan of `hbroker.sim.network`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .impostors import draw_impostors
 from .moves import draw_moves
 from .paces import SLOW_CREDIT, draw_paces
 from .queues import draw_for_many, draw_queues
+from .returns import draw_returns
 from .sessions import draw_sessions
 from .successions import draw_successions
 from .traffic import draw_messages, draw_subscriptions, handovers
@@ -71,6 +72,8 @@ def draw(seed: int) -> Plan:
     waiting, paths, actions = draw_waiting(
         Random(f"{seed} waiting"), nodes, late, clients, topics, paths, actions
     )
+    if not waiting:
+        paths, actions = draw_returns(Random(f"{seed} returns"), nodes, late, clients, topics, paths, actions)
     credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
     actions = draw_expiries(Random(f"{seed} expiry"), actions)
     actions = draw_clocks(Random(f"{seed} clocks"), nodes, actions)

@@ -17,7 +17,7 @@ TOPIC = "home/kitchen/oven"
 def stall(node: NodeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stops the node's control. Its engine still receives datagrams, and answers them."""
     engine = node.engine
-    monkeypatch.setattr(node, "settle", lambda: None)
+    monkeypatch.setattr(node, "process_events", lambda: None)
     monkeypatch.setattr(node, "handle_timeout", lambda: engine.handle_timeout(node.core_clock()))
     monkeypatch.setattr(node, "poll_timeout", engine.poll_timeout)
 

@@ -6,14 +6,13 @@
    the parent may not come back.
 4. If its parent is not the parent any more, the parent names the new one (§5.4).
 
-`join_requests` has the JOINs, and `lease` what is held.
+`claim_states` has the states, `join_requests` the JOINs, and `lease` what is held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from typing import Final
 
@@ -25,6 +24,7 @@ from hbroker.protocol.events import Joined, LeaseLost, Left, NameTaken, PolicyLo
 from hbroker.protocol.handover.phases import HandoverSource, HandoverTarget, SourceState, TargetState
 from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.handover.subtree_state import ReceivedState
+from hbroker.protocol.hierarchy.child.claim_states import CLAIM_TRANSITIONS, ClaimEvent, ClaimState
 from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
 from hbroker.protocol.hierarchy.child.lease import Lease
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
@@ -36,7 +36,7 @@ from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.protocol.timers import earliest
 
-__all__ = ["CLAIM_TRANSITIONS", "ClaimContext", "ClaimEvent", "ClaimState", "SubtreeClaim"]
+__all__ = ["ClaimContext", "SubtreeClaim"]
 
 GRANT_WAIT: Final = 2 * timers.SECOND
 """Microseconds that a parent may take for a grant after its invitation."""
@@ -66,87 +66,6 @@ class ClaimContext:
     close_link: Callable[[int], None]
 
 
-class ClaimState(Enum):
-    """What a claim waits for."""
-
-    AWAIT_INVITATION = auto()
-    AWAIT_GRANT = auto()
-    AWAIT_HANDOVER = auto()
-    SERVING = auto()
-    AWAIT_RENEWAL = auto()
-    """It serves on, without a link to the parent, or before the first answer of a new parent."""
-    AWAIT_TAKE_BACK = auto()
-    STOPPED = auto()
-
-
-class ClaimEvent(Enum):
-    """What happens to a claim."""
-
-    INVITED = auto()
-    GRANTED = auto()
-    HANDED_OVER = auto()
-    RENEWED = auto()
-    LINK_LOST = auto()
-    REPARENTED = auto()
-    """Another node is the parent now (§5.4)."""
-    FENCED = auto()
-    """The lease ended, or the parent refused to renew it."""
-    TIMED_OUT = auto()
-    REFUSED = auto()
-    FINALLY_REFUSED = auto()
-    """Refused for good."""
-    COVERED = auto()
-    """The node has come to serve a larger subtree around this one, which is now a part of it (§5.1)."""
-    LEAVE = auto()
-    TAKEN_BACK = auto()
-    NOT_TAKEN = auto()
-    """The node was ordered to hand the subtree back, and the parent did not take it: the node serves on, and
-    tries again."""
-    UNDECIDED = auto()
-    """As NOT_TAKEN, but after COMMIT: the parent may own the subtree, or nobody."""
-
-
-CLAIM_TRANSITIONS: Final = {
-    (ClaimState.AWAIT_INVITATION, ClaimEvent.INVITED): ClaimState.AWAIT_GRANT,
-    (ClaimState.AWAIT_INVITATION, ClaimEvent.TIMED_OUT): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_INVITATION, ClaimEvent.REFUSED): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_INVITATION, ClaimEvent.FINALLY_REFUSED): ClaimState.STOPPED,
-    (ClaimState.AWAIT_INVITATION, ClaimEvent.LEAVE): ClaimState.STOPPED,
-    (ClaimState.AWAIT_GRANT, ClaimEvent.GRANTED): ClaimState.AWAIT_HANDOVER,
-    (ClaimState.AWAIT_GRANT, ClaimEvent.LINK_LOST): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_GRANT, ClaimEvent.TIMED_OUT): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_GRANT, ClaimEvent.REFUSED): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_GRANT, ClaimEvent.FINALLY_REFUSED): ClaimState.STOPPED,
-    (ClaimState.AWAIT_GRANT, ClaimEvent.LEAVE): ClaimState.STOPPED,
-    (ClaimState.AWAIT_HANDOVER, ClaimEvent.HANDED_OVER): ClaimState.SERVING,
-    (ClaimState.AWAIT_HANDOVER, ClaimEvent.RENEWED): ClaimState.AWAIT_HANDOVER,
-    (ClaimState.AWAIT_HANDOVER, ClaimEvent.LINK_LOST): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_HANDOVER, ClaimEvent.FENCED): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_HANDOVER, ClaimEvent.LEAVE): ClaimState.STOPPED,
-    (ClaimState.SERVING, ClaimEvent.RENEWED): ClaimState.SERVING,
-    (ClaimState.SERVING, ClaimEvent.LINK_LOST): ClaimState.AWAIT_RENEWAL,
-    (ClaimState.SERVING, ClaimEvent.REPARENTED): ClaimState.AWAIT_RENEWAL,
-    (ClaimState.SERVING, ClaimEvent.FENCED): ClaimState.AWAIT_INVITATION,
-    (ClaimState.SERVING, ClaimEvent.COVERED): ClaimState.AWAIT_INVITATION,
-    (ClaimState.SERVING, ClaimEvent.LEAVE): ClaimState.AWAIT_TAKE_BACK,
-    (ClaimState.AWAIT_RENEWAL, ClaimEvent.INVITED): ClaimState.AWAIT_RENEWAL,
-    (ClaimState.AWAIT_RENEWAL, ClaimEvent.RENEWED): ClaimState.SERVING,
-    (ClaimState.AWAIT_RENEWAL, ClaimEvent.LINK_LOST): ClaimState.AWAIT_RENEWAL,
-    (ClaimState.AWAIT_RENEWAL, ClaimEvent.TIMED_OUT): ClaimState.AWAIT_RENEWAL,
-    (ClaimState.AWAIT_RENEWAL, ClaimEvent.REFUSED): ClaimState.AWAIT_RENEWAL,
-    (ClaimState.AWAIT_RENEWAL, ClaimEvent.FENCED): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_RENEWAL, ClaimEvent.COVERED): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_RENEWAL, ClaimEvent.LEAVE): ClaimState.STOPPED,
-    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.RENEWED): ClaimState.AWAIT_TAKE_BACK,
-    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.TAKEN_BACK): ClaimState.STOPPED,
-    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.NOT_TAKEN): ClaimState.AWAIT_RENEWAL,
-    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.UNDECIDED): ClaimState.AWAIT_INVITATION,
-    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.LINK_LOST): ClaimState.STOPPED,
-    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.FENCED): ClaimState.STOPPED,
-    (ClaimState.AWAIT_TAKE_BACK, ClaimEvent.TIMED_OUT): ClaimState.STOPPED,
-}
-
-
 class SubtreeClaim:
     """The claim to one subtree."""
 
@@ -174,8 +93,8 @@ class SubtreeClaim:
         self._renew_at: int | None = None
         """When to renew while the subtree is handed back, which may take longer than a lease (§5.4)."""
         self._handover_target: HandoverTarget | None = None
-        self._completed_target: HandoverTarget | None = None
-        """A handover that was taken over, whose DONE waits for the disk (§5.10)."""
+        self._owes_done = False
+        """DONE was not sent over this link yet. It may wait for the disk (§5.10)."""
         self._done_is_queued = False
         """`AfterSync` has taken the DONE."""
         self._handover_source: HandoverSource | None = None
@@ -301,8 +220,6 @@ class SubtreeClaim:
         if state is not ClaimState.AWAIT_TAKE_BACK or link is None:
             self._enter_and_report(now, ClaimState.STOPPED)
             return
-        if self._completed_target is not None:  # DONE need not wait for the disk any more (§5.10).
-            self._send_done(self._completed_target)
         self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._lease.epoch)))
         delegations = self._context.delegations
         self._handover_source = HandoverSource(
@@ -450,9 +367,9 @@ class SubtreeClaim:
                 self._core, self._context.delegations.subtree_state, self.subtree, ack.epoch, link
             )
         elif self._state_machine.accepts(ClaimEvent.RENEWED) and ack.epoch == self._lease.epoch:
+            self._owes_done |= self._state_machine.state is ClaimState.AWAIT_RENEWAL
             self._state_machine.handle(ClaimEvent.RENEWED)
-            if not self._done_is_queued:
-                self._send_done_after_sync()
+            self._send_done_after_sync()
         else:
             self._diagnostics.drop("unexpected_packet")
             return
@@ -549,7 +466,7 @@ class SubtreeClaim:
             self._context.recovery.handle_return(now, self.subtree)
             self.last_refusal = None
             self._update_grant(serving=True)
-            self._completed_target = handover_target
+            self._owes_done = True
             self._send_done_after_sync()
             # The handover also brought what touches only the cuts.
             if self._jurisdiction.cuts_below(self.subtree):
@@ -561,18 +478,23 @@ class SubtreeClaim:
 
     def _send_done_after_sync(self) -> None:
         """Sends DONE once the notes are on the disk. If too many actions wait for the disk, the next renewal
-        tries again."""
-        handover_target = self._completed_target
-        if handover_target is not None:
-            self._done_is_queued = self._context.node.after_sync.run_when_durable(
-                partial(self._send_done, handover_target)
-            )
+        tries again.
 
-    def _send_done(self, handover_target: HandoverTarget) -> None:
-        """Sends DONE, once. Does nothing if another handover has begun."""
-        if self._completed_target is handover_target:
-            self._completed_target = None
-            handover_target.send_done()
+        The parent keeps what it handed over until DONE. So DONE is sent over each new link, because the one
+        before may be lost, and the parent may be another.
+        """
+        if self._owes_done and not self._done_is_queued:
+            send = partial(self._send_done, self._lease.epoch)
+            self._done_is_queued = self._context.node.after_sync.run_when_durable(send)
+
+    def _send_done(self, epoch: int) -> None:
+        """Sends DONE, unless the lease that it is for has ended, or the subtree is being handed back."""
+        if epoch != self._lease.epoch:
+            return
+        self._done_is_queued = False
+        if self._state_machine.state is ClaimState.SERVING and self.link is not None:
+            done = pb.Transfer(subtree=self.subtree, epoch=epoch, phase=pb.TRANSFER_PHASE_DONE)
+            self._owes_done = not self._core.send(self.link, pack(done))
 
     def _reinstall_exported(self, received: ReceivedState) -> None:
         """Takes what left with a failed handing back in again, if nobody has served the subtree since (§5.4,
@@ -669,7 +591,8 @@ class SubtreeClaim:
             self._handover_target.abandon()
         if self._handover_source is not None:
             self._core.drop_held(self._handover_source.abandon())
-        self._handover_target = self._completed_target = self._handover_source = None
+        self._handover_target = self._handover_source = None
+        self._owes_done = self._done_is_queued = False
         self._retry_at = self._renew_at = None
         self.link = self._former = None
         self._join_requests.forget()

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hbroker.protocol.hierarchy.child.subtree_claim import ClaimContext, ClaimState, SubtreeClaim
+from hbroker.protocol.hierarchy.child.claim_states import ClaimState
+from hbroker.protocol.hierarchy.child.subtree_claim import ClaimContext, SubtreeClaim
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
 
 __all__ = ["SubtreeClaims"]

@@ -55,6 +55,8 @@ class DelegationState(Enum):
     HANDING_OVER = auto()
     HELD = auto()
     TAKING_BACK = auto()
+    TAKING_BACK_UNCONFIRMED = auto()
+    """As TAKING_BACK, and the child has not sent DONE: this node keeps what it handed over."""
     GONE = auto()
 
 
@@ -79,6 +81,7 @@ class DelegationEvent(Enum):
 DELEGATION: Final = {
     (DelegationState.HANDING_OVER, DelegationEvent.ADOPTED): DelegationState.HELD,
     (DelegationState.HANDING_OVER, DelegationEvent.DONE): DelegationState.HELD,
+    (DelegationState.HANDING_OVER, DelegationEvent.LEAVE): DelegationState.TAKING_BACK_UNCONFIRMED,
     (DelegationState.HANDING_OVER, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
     (DelegationState.HANDING_OVER, DelegationEvent.CANCELLED): DelegationState.GONE,
     (DelegationState.HANDING_OVER, DelegationEvent.EXPIRED): DelegationState.GONE,
@@ -92,7 +95,15 @@ DELEGATION: Final = {
     (DelegationState.TAKING_BACK, DelegationEvent.COMMITTED): DelegationState.GONE,
     (DelegationState.TAKING_BACK, DelegationEvent.EXPIRED): DelegationState.GONE,
     (DelegationState.TAKING_BACK, DelegationEvent.REPARENTED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
+    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.OVERTAKEN): DelegationState.HANDING_OVER,
+    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.COMMITTED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.EXPIRED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.REPARENTED): DelegationState.GONE,
 }
+
+
+_TAKING_BACK: Final = (DelegationState.TAKING_BACK, DelegationState.TAKING_BACK_UNCONFIRMED)
 
 
 @dataclass(slots=True)
@@ -132,6 +143,16 @@ class Child:
             )
         )
 
+    @property
+    def may_serve(self) -> bool:
+        """Whether the child serves, or does so as soon as it receives COMMIT."""
+        return self.handover_source is None or self.handover_source.has_committed
+
+    @property
+    def is_handing_back(self) -> bool:
+        """Whether the child is handing the subtree back."""
+        return self.state_machine.state in _TAKING_BACK
+
     def abandon(self) -> None:
         """Ends the handover. After COMMIT, what waited in the subtree is kept in `exported`."""
         if self.handover_source is not None:
@@ -163,10 +184,8 @@ class Delegations:
         """The state of this node that moves with a subtree."""
         self.children: dict[str, Child] = {}
         self._by_link: dict[int, dict[str, Child]] = {}
-        # The three following tables are small: few of thousands of children are moving, and every request
+        # The two following tables are small: few of thousands of children are moving, and every request
         # needs them.
-        self._uncommitted: dict[str, Child] = {}
-        """Children whose handover has begun and has not committed."""
         self._handing_over: dict[str, Child] = {}
         self._handing_back: dict[str, Child] = {}
         self._ends: TimerQueue[str] = TimerQueue()
@@ -229,7 +248,6 @@ class Delegations:
             child.exported, child.saved_position = before.exported, before.saved_position
             before.exported = 0
         self._enter(child)
-        self._uncommitted[delegation.subtree] = child
         self.highest_epoch = max(self.highest_epoch, delegation.epoch)
         self._schedule(child)
         return child
@@ -268,15 +286,12 @@ class Delegations:
         self._joined(child)
 
     def renew(self, child: Child, link: int, until: int) -> None:
-        """The child's lease is renewed, over this link. If this is another link than before, the child
-        serves."""
+        """The child's lease is renewed, over this link. If this is another link than before, DONE follows
+        over it."""
         delegation = child.delegation
         if delegation.link != link:
             self._abandon(child)
             self._set_link(child, link)
-            if child.state_machine.accepts(DelegationEvent.DONE):
-                self._handle_done(child)
-            self.release_below(delegation.subtree, delegation.as_cut())
         delegation.until = max(delegation.until, until)
         self._schedule(child)
 
@@ -289,6 +304,9 @@ class Delegations:
                 expected = self._handle_given(now, child, child.handover_source, transfer)
             elif child.handover_target is not None:
                 expected = self._handle_taken(now, child, child.handover_target, transfer)
+            elif transfer.phase == pb.TRANSFER_PHASE_DONE and transfer.epoch == child.delegation.epoch:
+                self._handle_done(child)
+                expected = True
         if not expected:
             self._diagnostics.drop("unexpected_packet")
 
@@ -298,22 +316,15 @@ class Delegations:
         known = child is not None and (child.delegation.link, child.delegation.epoch) == (link, leave.epoch)
         is_ours = child is not None and self._jurisdiction.future_parent_of(child.delegation) is None
         if (
-            child is not None
-            and known
-            and child.handover_source is not None
-            and child.handover_source.has_committed
-        ):
-            # A child that hands back owns the subtree, so it has taken it over. Its DONE waits for its disk.
-            self._abandon(child)
-            self._handle_done(child)
-        if (
             child is None
             or not known
             or not is_ours
+            or not child.may_serve
             or not child.state_machine.accepts(DelegationEvent.LEAVE)
         ):
             self._diagnostics.drop("unexpected_packet")
             return
+        self._abandon(child)
         child.state_machine.handle(DelegationEvent.LEAVE)
         child.handover_target = HandoverTarget(
             self._core, self.subtree_state, leave.subtree, leave.epoch, link
@@ -324,9 +335,7 @@ class Delegations:
         """A link to a child ended. Its leases go on; a handover under way ends."""
         for child in list(self._by_link.get(link, {}).values()):
             self._set_link(child, None)
-            had_a_chance = (
-                child.handover_source is None or child.handover_source.has_committed or not child.is_first
-            )
+            had_a_chance = child.may_serve or not child.is_first
             self._abandon(child)
             if self.is_cut(child) and not had_a_chance:
                 self._jurisdiction.take_back(child.delegation.subtree)
@@ -337,11 +346,11 @@ class Delegations:
                 self._cancel(child)
 
     def give_up(self, subtree: str) -> None:
-        """This node hands a subtree back: gives up the handovers below it that have not committed."""
-        for child in [c for c in self.children.values() if is_within(c.delegation.subtree, subtree)]:
-            if not self.is_cut(child):
-                self._abandon(child)
-                self._cancel(child)
+        """This node hands a subtree back: aborts the handovers below it that have not committed. A cut alone
+        goes along with the subtree, without the rest of such a handover."""
+        for child in [c for s, c in self._handing_over.items() if is_within(s, subtree)]:
+            if not child.may_serve:
+                self._abort_handover(child)
 
     def release_below(self, subtree: str, parent: Cut) -> None:
         """The cuts below a subtree have another parent now. Tells their owners, which renew there. The new
@@ -350,11 +359,7 @@ class Delegations:
             is_parents = (delegation.node, delegation.address) == parent[1:3]
             if is_parents and self._jurisdiction.future_parent_of(delegation) is not None:
                 continue  # Another node is the parent of this cut, and tells its owner.
-            child = self.children[delegation.subtree]
-            self._abandon(child)
-            self._drop(delegation.subtree)
-            child.state_machine.handle(DelegationEvent.REPARENTED)
-            self._jurisdiction.take_back(delegation.subtree)
+            self._reparented(self.children[delegation.subtree])
             if delegation.link is not None and not is_parents:
                 self._send_parent(delegation.link, delegation.subtree, parent)
 
@@ -400,8 +405,8 @@ class Delegations:
 
     @property
     def pending(self) -> Sequence[Delegation]:
-        """The delegations whose handover has begun and has not committed."""
-        return [child.delegation for child in self._uncommitted.values()]
+        """The delegations that are being handed over, until DONE."""
+        return [child.delegation for child in self._handing_over.values()]
 
     def fenced(self, subtree: str) -> int:
         """The lowest epoch that still counts for a subtree that was taken back; 0: any."""
@@ -476,12 +481,16 @@ class Delegations:
         delegation.until = max([delegation.until, *(d.until for d in along)])
 
     def _handle_done(self, child: Child) -> None:
-        """The child serves.
+        """The child serves, and its next run will know what was handed over.
 
         Until now this node kept everything that moved: if the child had died before, its next run would get
-        it again.
+        it again. If the subtree is held already, this node or the child has another link than before, or the
+        child has another parent.
         """
         delegation = child.delegation
+        if not child.state_machine.accepts(DelegationEvent.DONE):
+            self.release_below(delegation.subtree, delegation.as_cut())
+            return
         self._drop_exported(child)
         child.state_machine.handle(DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
@@ -497,7 +506,6 @@ class Delegations:
         self._jurisdiction.delegate(child.delegation)
         if child.is_first or child.saved_position is None:
             child.saved_position = self._after_sync.last_position()
-        self._uncommitted.pop(child.delegation.subtree, None)
         self._schedule(child)
 
     # Taking back
@@ -520,6 +528,7 @@ class Delegations:
             self._plan(child)
             child.state_machine.handle(DelegationEvent.COMMITTED)
             subtree, node = child.delegation.subtree, child.delegation.node
+            self._release_unnamed(subtree, handover_target.received)
             self.subtree_state.install_state(now, subtree, handover_target.received)
             if handover_target.received.refused:
                 self._diagnostics.drop("too_many_records", handover_target.received.refused)
@@ -531,6 +540,21 @@ class Delegations:
                 self._diagnostics.count("dones_not_sent")
             self._diagnostics.add_event(ChildLeft(subtree, node))
         return state is not None
+
+    def _release_unnamed(self, subtree: str, received: ReceivedState) -> None:
+        """A child has handed a subtree back, and had not sent DONE: removes the cuts below it that this node
+        kept, and that have ended since, or have become a part of the child's subtree (§5.1)."""
+        for delegation in self._jurisdiction.cuts_moving_with(subtree):
+            if delegation.subtree not in received.cuts:
+                self._reparented(self.children[delegation.subtree])
+
+    def _reparented(self, child: Child) -> None:
+        """The subtree has another parent now, or is a part of another subtree."""
+        subtree = child.delegation.subtree
+        self._abandon(child)
+        self._drop(subtree)
+        child.state_machine.handle(DelegationEvent.REPARENTED)
+        self._jurisdiction.take_back(subtree)
 
     def _expire(self, now: int, child: Child) -> None:
         """Takes a subtree back whose owner's lease ended.
@@ -571,7 +595,7 @@ class Delegations:
 
     def _drop(self, subtree: str) -> None:
         self._ends.cancel(subtree)
-        for some in (self._uncommitted, self._handing_over, self._handing_back):
+        for some in (self._handing_over, self._handing_back):
             some.pop(subtree, None)
         child = self.children.pop(subtree)
         self._drop_exported(child)

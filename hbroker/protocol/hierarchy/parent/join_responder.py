@@ -18,7 +18,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.join_proofs import Nonces, invitation_credential, is_proof, join_credential
-from hbroker.protocol.hierarchy.parent.delegations import Child, Delegations, DelegationState
+from hbroker.protocol.hierarchy.parent.delegations import Child, Delegations
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Reason, address_from, address_of, cut_of, pack
 from hbroker.protocol.requester import Requester
@@ -104,7 +104,7 @@ def applicant_from(join: pb.Join) -> Applicant | None:
 def decide_join(
     applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]
 ) -> JoinDecision:
-    """Decides about a JOIN. `pending`: the delegations whose handover has begun and has not committed."""
+    """Decides about a JOIN. `pending`: the delegations that are being handed over, until DONE."""
     subtree = applicant.subtree
     if is_within(subtree, "$SYS") and subtree != f"{STATUS_ROOT}/{applicant.node}":
         return JoinRefused(Reason.REASON_NOT_AUTHORIZED)
@@ -301,7 +301,7 @@ class JoinResponder:
         self, now: int, child: Child, link: int, join: pb.Join, applicant: Applicant, grant: Grant
     ) -> None:
         delegation = child.delegation
-        if child.state_machine.state is DelegationState.TAKING_BACK:
+        if child.is_handing_back:
             if delegation.link != link:
                 self._diagnostics.drop("unexpected_packet")
                 return

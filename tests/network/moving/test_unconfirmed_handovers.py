@@ -1,0 +1,136 @@
+"""Between COMMIT and DONE only the source's files have the cuts below a subtree (§5.4, §5.10).
+
+So until DONE the source keeps these cuts, whatever the target does, and hands nothing around the subtree on.
+Otherwise the owner of a cut and the target's next run would own the same topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import NodeSettings
+from hbroker.protocol import timers
+from hbroker.protocol.timers import SECOND
+from hbroker.sim.network import Datagram, NodeHost
+from hbroker.sim.network.operators import Operator, Step
+from hbroker.sim.network.storage.files import NodeFiles
+from tests.network.networks import Tree
+
+TOPIC = "home/kitchen/oven/light"
+SLOW_SYNC = SECOND // 2
+SOON = 3 * SECOND
+"""A child whose handover ended without its knowledge would try again later, with its next renewal."""
+
+
+class Owners:
+    """A tree in which `home/kitchen/oven` has an owner. Checks at each step that the topic has one owner."""
+
+    def __init__(self, root_sync_us: int = 0) -> None:
+        self.tree = Tree.grow(5)
+        self.world = self.tree.world
+        if root_sync_us:
+            self.tree.root.kill()
+            settings = self.tree.root.settings
+            self.tree.root = NodeHost(
+                self.world, settings, NodeFiles(self.world, settings, sync_us=root_sync_us)
+            )
+        self.oven = self.tree.join("home/kitchen/oven")
+        self.world.on_acted = lambda host: self._check()
+
+    def start(self, subtree: str, *, sync_us: int = 0, has_full_disk: bool = False) -> NodeHost:
+        """Starts a node. If its disk is full, its next run knows nothing of what this run took over."""
+        name = subtree.replace("/", "-")
+        settings = NodeSettings(name, subtree, self.world.new_address(), root=self.tree.root.address)
+        files = NodeFiles(self.world, settings, sync_us=sync_us)
+        files.disk.free_bytes = 0 if has_full_disk else None
+        return NodeHost(self.world, settings, files)
+
+    def run_again(self, node: NodeHost) -> NodeHost:
+        """Kills a node, and starts it on a disk that has room."""
+        node.kill()
+        node.files.mend()
+        return node.restart(remembers=True)
+
+    def run_until_sent(self, is_it: Callable[[pb.Packet], bool]) -> None:
+        """Runs until a host sends such a packet."""
+        sent = False
+
+        def watch(datagram: Datagram) -> None:
+            nonlocal sent
+            sent = sent or any(map(is_it, datagram.decode().packets))
+
+        self.world.on_datagram = watch
+        self.world.run_until(lambda: sent)
+        self.world.on_datagram = None
+
+    def _check(self) -> None:
+        nodes = [host for host in self.world.hosts.values() if isinstance(host, NodeHost)]
+        owners = [node.settings.name for node in nodes if node.owns(TOPIC)]
+        assert len(owners) <= 1, owners
+
+
+def is_phase(packet: pb.Packet, phase: int) -> bool:
+    """Whether a packet is TRANSFER of the kitchen in this phase."""
+    return (packet.transfer.subtree, packet.transfer.phase) == ("home/kitchen", phase)
+
+
+def test_a_child_that_dies_while_it_hands_back_a_subtree_that_its_disk_does_not_have() -> None:
+    network = Owners()
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
+    kitchen.leave()
+    network.world.run(300)  # LEAVE has arrived. COMMIT follows after READY.
+    kitchen = network.run_again(kitchen)
+    network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
+    network.world.run(2 * timers.LEASE)
+    assert network.oven.owns(TOPIC)
+
+
+def test_a_child_that_loses_its_link_and_dies_before_its_disk_is_synced() -> None:
+    """A renewal over another link is no DONE."""
+    network = Owners()
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
+    link = kitchen.control.jurisdiction.grant_of("home/kitchen").link
+    assert link is not None
+    kitchen.engine.close(link)
+    network.world.drive(kitchen)
+    network.run_until_sent(lambda packet: packet.join.subtree == "home/kitchen" and bool(packet.join.epoch))
+    network.world.run(SECOND // 100)
+    kitchen = network.run_again(kitchen)
+    network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
+    network.world.run(2 * timers.LEASE)
+    assert network.oven.owns(TOPIC)
+
+
+@pytest.mark.parametrize("later", range(1_000, 2_000, 200))
+def test_a_subtree_around_one_that_is_being_handed_over_is_delegated_after_done(later: int) -> None:
+    """Both handovers wait for the source's disk, and go on at the same time."""
+    network = Owners(root_sync_us=SLOW_SYNC)
+    home = network.start("porch")
+    network.world.run_until(lambda: home.control.is_serving)
+    kitchen = network.start("home/kitchen")
+    network.run_until_sent(lambda packet: is_phase(packet, pb.TRANSFER_PHASE_READY))
+    network.world.run(later)
+    Operator(network.world, [Step(home, pb.ORDER_KIND_CLAIM, "home")])
+    network.world.run_until(lambda: home.owns("home/x") and kitchen.control.is_serving, SOON)
+    network.world.run(2 * timers.LEASE)
+    assert network.oven.owns(TOPIC)
+    assert kitchen.owns("home/kitchen/kettle")
+
+
+def test_a_node_that_hands_back_a_subtree_ends_the_handovers_below_it() -> None:
+    network = Owners()
+    home = network.start("home", sync_us=SLOW_SYNC)
+    network.world.run_until(lambda: home.control.is_serving)
+    network.world.run(2 * SECOND)
+    kitchen = network.start("home/kitchen")
+    network.run_until_sent(lambda packet: is_phase(packet, pb.TRANSFER_PHASE_READY))
+    Operator(network.world, [Step(home, pb.ORDER_KIND_HAND_BACK, "home")])
+    network.world.run_until(lambda: kitchen.control.is_serving and not home.owns("home/x"), SOON)
+    network.world.run(2 * timers.LEASE)
+    assert network.oven.owns(TOPIC)
+    assert kitchen.owns("home/kitchen/kettle")
