@@ -77,6 +77,8 @@ class Paces:
         key = node.incarnation, status.session
         discarded = status.expired + sum(status.dropped.values())
         oldest = self._oldest.get(key)
+        if oldest is not None and oldest.due - status.delivered > OLDEST:
+            oldest = None  # The session ended at this node, and begins anew.
         if oldest is None or status.delivered >= oldest.due or discarded != oldest.discarded:
             self._oldest[key] = _OldestMessages(now, status.delivered + min(OLDEST, status.queued), discarded)
         elif now - oldest.since > LONGEST:
