@@ -227,6 +227,8 @@ class Trial:
         if isinstance(event, LinkDownEvent):
             ends = self._processes.name(host.address), self._processes.name(event.address)
             self._log(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
+            if isinstance(host, NodeHost) and event.inbound and event.reason == "timeout":
+                self._check(self._deliveries.check_timeout(host, event.session))
             session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
             self._deliveries.lose_link(session, node, event.reason, by_node=event.inbound)
         elif isinstance(host, NodeHost) and isinstance(event, OverflowEvent):

@@ -38,7 +38,7 @@ from hbroker.sim.network.storage.files import NodeFiles
 from hbroker.storage import record_file, store
 from hbroker.storage.disk import File
 from hbroker.storage.record_format import Reading
-from tests.defects import torn_writes
+from tests.defects import returns, torn_writes
 
 __all__ = ["CONTROL", "COPYING", "CORE", "VARIANTS", "Variant"]
 
@@ -95,6 +95,17 @@ def _reclaim_without_drift(schedule: Callable[..., None]) -> Callable[..., None]
         delegation = child.delegation
         if delegation.policy is LeasePolicy.FENCE:
             self._ends.set(delegation.subtree, delegation.until - timers.LEASE_DRIFT)
+
+    return broken
+
+
+def _done_by_leave(handle_leave: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: delegations.Delegations, link: int, leave: pb.Leave) -> None:
+        child = self.children[leave.subtree]
+        if child.state_machine.accepts(delegations.DelegationEvent.DONE):
+            self._abandon(child)
+            self._handle_done(child)
+        handle_leave(self, link, leave)
 
     return broken
 
@@ -395,6 +406,14 @@ CONTROL: Final = (
         _reclaim_without_drift,
     ),
     Variant(
+        "a parent takes LEAVE for DONE",
+        Invariant.ONE_OWNER,
+        delegations.Delegations,
+        "handle_leave",
+        _done_by_leave,
+        plan=returns.before_disk_is_synced,
+    ),
+    Variant(
         "a parent forgets its delegations",
         Invariant.ONE_OWNER,
         delegations.Delegations,
@@ -582,6 +601,12 @@ CORE: Final = (
         "an owner accepts messages with any publisher id",
         Invariant.GENUINE,
         defect="TakesAnyPublisher",
+    ),
+    Variant(
+        "a client does not answer the link that a node's next run opens",
+        Invariant.COMPLETE,
+        defect="IgnoresNextRun",
+        plan=returns.within_idle_timeout,
     ),
 )
 """Defects of the core, in a test build."""

@@ -31,6 +31,9 @@ pub enum Defect {
     TakesAnyAnswer,
     /// An owner accepts messages with any publisher id (§7.9).
     TakesAnyPublisher,
+    /// A client does not answer the link that a node's next run opens, and a node hands a session over on a
+    /// link that was never answered (§3.6, §5.4).
+    IgnoresNextRun,
 }
 
 impl Defect {
@@ -54,7 +57,7 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
@@ -67,5 +70,6 @@ impl Defect {
         Self::DropsWhatWaits,
         Self::TakesAnyAnswer,
         Self::TakesAnyPublisher,
+        Self::IgnoresNextRun,
     ];
 }

@@ -39,6 +39,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::link::incarnation::Incarnations;
 use crate::link::keep_alive::KeepAliveTimer;
 use crate::link::loss_recovery::recovery::Recovery;
@@ -491,7 +492,8 @@ impl Link {
     /// the peer may have given the link up long ago. Or it was opened here, and the peer may not have received
     /// the one datagram that it was sent (§4.5).
     pub fn is_one_sided(&self) -> bool {
-        self.is_unproved || (self.config.role == Role::Acceptor && !self.is_answered)
+        let is_unproved = self.is_unproved && !Defect::IgnoresNextRun.is_present();
+        is_unproved || (self.config.role == Role::Acceptor && !self.is_answered)
     }
 
     /// Whether nothing waits to be sent, or to be acknowledged where that matters.

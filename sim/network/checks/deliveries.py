@@ -259,6 +259,20 @@ class Deliveries:
                 self._absences.gain_link(status.session, node.address)
                 self.expiries.gain_link(status.session, node.address, self._now())
 
+    def check_timeout(self, owner: NodeHost, session: int) -> Iterator[Violation]:
+        """The idle timeout of a session's link is over at a node. If nothing fails, its client has answered
+        each owner of its topics."""
+        application = self._applications.get(session)
+        if application is None or application.has_ended or self.successions.is_disturbed:
+            return
+        held = subscriptions_at(owner)
+        for interest in application.interests.values():
+            for topic in interest.topics:
+                is_held = self._ownership.current_owner(topic) is owner and (session, interest.key) in held
+                if is_held and interest.is_made:
+                    text = f"{owner.settings.name} ends the link of {application.name}'s {interest.title}"
+                    yield Violation(self._now(), Invariant.COMPLETE, text)
+
     def check_totals(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
         """Every half second: whether the sessions' counters add up, which sessions may have ended, and which
         topics have no owner."""

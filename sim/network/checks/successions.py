@@ -22,7 +22,8 @@ class Successions:
     def __init__(self) -> None:
         self._pending: dict[str, set[Interest]] = {}
         """By topic, the subscriptions that were whole when its owner died."""
-        self._is_disturbed = False
+        self.is_disturbed = False
+        """Whether something else fails."""
 
     # Change
 
@@ -34,7 +35,7 @@ class Successions:
         `saved_before`: its files may lack subscriptions that were made, and clients that came back, since
         then; None: they are complete.
         """
-        if self._is_disturbed:
+        if self.is_disturbed:
             return
         if saved_before is not None:
             applications = [application for application in applications if not application.expiry]
@@ -47,7 +48,7 @@ class Successions:
 
     def disturb(self) -> None:
         """Something else fails."""
-        self._is_disturbed = True
+        self.is_disturbed = True
         self._pending.clear()
 
     # Read

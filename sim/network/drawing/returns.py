@@ -88,8 +88,8 @@ def _moves_within_idle_timeout(
     yield from (Move(at, subtree, other), Move(at + SECOND, subtree, node))
     at += 2 * SECOND
     yield from (Falter(at, other, False), Restart(at + SECOND // 10, other))
-    at += random.randrange(SECOND // 5, 2 * SECOND)
-    yield from (Move(at, subtree, other), Move(at + SECOND // 2, subtree, node))
+    at += random.randrange(SECOND // 5, SECOND)
+    yield from (Move(at, subtree, other), Move(at + SECOND // 5, subtree, node))
     at += timers.IDLE_TIMEOUT - random.randrange(SECOND // 5)
     yield Move(at, subtree, other)
     yield from _messages(random, at, at + SECOND, topic, publishers)

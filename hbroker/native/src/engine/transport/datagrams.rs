@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::event::{DownReason, Event};
 use crate::engine::transport::outbound::Handoff;
@@ -460,7 +461,7 @@ impl Engine {
             // The peer's new link belongs to the one that ends here, not to the next: an answer on it would
             // only end the next one, too.
             self.out.links.note_past(peer, view.header.incarnation);
-        } else if matches!(self.side, Side::Client(_)) {
+        } else if matches!(self.side, Side::Client(_)) && !Defect::IgnoresNextRun.is_present() {
             // The node's next run was handed our session, and opens its link (§5.4). It sends this datagram
             // once, so the link begins with it.
             self.accept(now, Role::Initiator, source, view, received);
