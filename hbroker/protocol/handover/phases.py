@@ -36,7 +36,6 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.handover.subtree_state import (
-    ReceivedState,
     Record,
     SubtreeState,
     ended,
@@ -373,7 +372,7 @@ class HandoverTarget:
         self._epoch = epoch
         self._link = link
         self._state_machine = StateMachine(TARGET_TRANSITIONS, TargetState.AWAIT_RECORDS)
-        self.received = ReceivedState()
+        self.received = subtree_state.begin_receiving(subtree)
 
     def handle(self, transfer: pb.Transfer) -> TargetState | None:
         """Handles a packet of the source. Returns the new state; None: the packet was not expected. If the
@@ -398,11 +397,9 @@ class HandoverTarget:
 
     def abandon(self) -> None:
         """Discards the received state: the handover failed before COMMIT, and the source serves on."""
-        self._subtree_state.withdraw(self.received)
+        self._subtree_state.discard(self.received)
         for held in self.received.held:
             self._core.drop_held(held)
-        self.received = ReceivedState()
-        self._core.drop_retained(self._subtree, self._subtree_state.subtrees_granted_below(self._subtree))
 
     def _import_records(self, transfer: pb.Transfer) -> None:
         if not self.received.held:

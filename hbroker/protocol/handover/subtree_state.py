@@ -90,10 +90,11 @@ class HandoverParticipant(Protocol):
         """The subtree has another owner now: discards what concerns nothing that this node still owns."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ReceivedState:
-    """The records that a target has received so far."""
+    """The records that a target has received so far, of one subtree."""
 
+    subtree: str = ""
     subscriptions: dict[tuple[int, str, str], Subscription] = field(default_factory=dict)
     """By session, group and filter."""
     sessions: dict[int, pb.SessionRecord] = field(default_factory=dict)
@@ -227,6 +228,9 @@ class SubtreeState:
         self._recovery = recovery
         self._inherit = inherit
         self._participants = participants
+        self._receiving: list[ReceivedState] = []
+        """Of the handovers to this node that have not committed. They may overlap: a child hands back a
+        subtree out of which this node has asked for a part."""
 
     # Give
 
@@ -271,6 +275,13 @@ class SubtreeState:
 
     # Take
 
+    def begin_receiving(self, subtree: str) -> ReceivedState:
+        """A handover to this node begins. Returns where its records go, until `install_state` or
+        `discard`."""
+        received = ReceivedState(subtree)
+        self._receiving.append(received)
+        return received
+
     def prepare(self, transfer: pb.Transfer, received: ReceivedState) -> None:
         """Makes subscriptions as they arrive, so that little is left to do while nobody serves them.
 
@@ -283,13 +294,23 @@ class SubtreeState:
             elif not received.is_offline(record.session):
                 self._owner_subscriptions.prepare(subscription)
 
-    def withdraw(self, received: ReceivedState) -> None:
-        """Removes what `prepare` made, because the handover failed."""
-        for subscription in received.subscriptions.values():
-            self._owner_subscriptions.withdraw(subscription.session, subscription.key)
+    def discard(self, received: ReceivedState) -> None:
+        """A handover failed before COMMIT, and the source serves on: removes what `prepare` made. What
+        another handover has brought, too, stays."""
+        self._receiving.remove(received)
+        subtree, others = received.subtree, self._receiving
+        for key, subscription in received.subscriptions.items():
+            if not any(key in other.subscriptions for other in others):
+                self._owner_subscriptions.withdraw(subscription.session, subscription.key)
+        is_wanted = any(is_within(subtree, other.subtree) for other in others)
+        if not is_wanted and not self._jurisdiction.is_inner(subtree):
+            below = [other.subtree for other in others if is_within(other.subtree, subtree)]
+            self._core.drop_retained(subtree, [*self.subtrees_granted_below(subtree), *below])
 
-    def install_state(self, now: int, subtree: str, received: ReceivedState) -> None:
+    def install_state(self, now: int, received: ReceivedState) -> None:
         """Takes the received state in, just before this node serves the subtree."""
+        subtree = received.subtree
+        self._receiving.remove(received)
         self._inherit(now, received.delegations(subtree))
         self._recovery.install_state(now, subtree, received.recovering.values())
         self._owner_subscriptions.resume(now, subtree, received)

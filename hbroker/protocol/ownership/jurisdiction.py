@@ -255,16 +255,18 @@ class Jurisdiction:
         """The delegations at or below a subtree."""
         return self._cuts.cuts_below(subtree)
 
-    def subtrees_granted_below(self, subtree: str) -> list[str]:
+    def grants_below(self, subtree: str) -> list[Grant]:
         """The grants below a subtree. Other nodes granted them, so they stay here when the subtree moves."""
-        return [s for s in self._grants if s != subtree and is_within(s, subtree)]
+        return [grant for s, grant in self._grants.items() if s != subtree and is_within(s, subtree)]
+
+    def subtrees_granted_below(self, subtree: str) -> list[str]:
+        """The subtrees of `grants_below`."""
+        return [grant.subtree for grant in self.grants_below(subtree)]
 
     def grants_left_within(self, subtree: str) -> list[Grant]:
         """The grants below a subtree without another node's subtree between them: the node between has handed
         back."""
-        return [
-            self._grants[s] for s in self.subtrees_granted_below(subtree) if not self._is_separate(s, subtree)
-        ]
+        return [g for g in self.grants_below(subtree) if not self._is_separate(g.subtree, subtree)]
 
     def cuts_moving_with(self, subtree: str) -> list[Delegation]:
         """The cuts below a subtree that move with it. Not among them: cuts out of a smaller subtree that

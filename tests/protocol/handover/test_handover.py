@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
@@ -22,7 +23,7 @@ from hbroker.protocol.handover.phases import (
 from hbroker.protocol.handover.subtree_state import CHUNK, ReceivedState, Record, SubtreeState, cut_record
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import body_of
-from hbroker.protocol.sessions.subscription_store import Subscription, record_of
+from hbroker.protocol.sessions.subscription_store import Key, Subscription, record_of
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
 
@@ -47,10 +48,28 @@ class RecordingCore(FakeCore):
         return True
 
 
-class FakeSubtreeState(SubtreeState):
-    """The state of the subtree that is handed over."""
+class FakeParts:
+    """The other parts of a node, as far as a handover that failed needs them."""
 
     def __init__(self) -> None:
+        self.withdrawn: list[Key] = []
+        self.is_around_served = False
+
+    def withdraw(self, session: int, key: Key) -> None:
+        self.withdrawn.append(key)
+
+    def is_inner(self, subtree: str) -> bool:
+        return self.is_around_served
+
+
+class FakeSubtreeState(SubtreeState):
+    """The state of the subtree that is handed over. `target`: the core of the new owner."""
+
+    def __init__(self, target: RecordingCore) -> None:
+        self.parts = FakeParts()
+        self._core: Any = target
+        self._jurisdiction = self._owner_subscriptions = cast(Any, self.parts)
+        self._receiving = []
         self.subscriptions: list[Subscription] = []
         self.cuts: dict[str, Delegation] = {}
         self.held: list[str] = []
@@ -60,8 +79,6 @@ class FakeSubtreeState(SubtreeState):
         return map(record_of, self.subscriptions)
 
     def prepare(self, transfer: pb.Transfer, received: ReceivedState) -> None: ...
-
-    def withdraw(self, received: ReceivedState) -> None: ...
 
     def subtrees_granted_below(self, subtree: str) -> list[str]:
         return self.held
@@ -91,7 +108,7 @@ class Handover:
 
     def __init__(self) -> None:
         self.old, self.new = RecordingCore(), RecordingCore()
-        self.state, self.children_handing_back = FakeSubtreeState(), ReturningChildren()
+        self.state, self.children_handing_back = FakeSubtreeState(self.new), ReturningChildren()
         self.handover_source = HandoverSource(self.old, self.state, "a", 5, 1, self.children_handing_back)
         self.handover_target = HandoverTarget(self.new, self.state, "a", 5, 1)
         self.now = 0
@@ -373,9 +390,30 @@ def test_a_failed_handover_leaves_nothing_at_the_target() -> None:
     handover.state.subscriptions = [subscription("a/#")]
     handover.begin()
     handover.handover_target.abandon()
-    assert not handover.handover_target.received.subscriptions
+    assert handover.state.parts.withdrawn == [subscription("a/#").key]
     assert not handover.new.messages
     assert handover.old.messages
+
+
+def test_a_failed_handover_leaves_what_a_handover_around_it_has_brought() -> None:
+    handover = Handover()
+    handover.old.publish("a/x", b"1", 0, True)
+    handover.state.subscriptions = [subscription("a/#")]
+    handover.begin()
+    inner = HandoverTarget(handover.new, handover.state, "a/x", 6, 2)
+    inner.handle(pb.Transfer(epoch=6, subscriptions=map(record_of, map(subscription, ["a/#", "a/x"]))))
+    inner.abandon()
+    assert handover.state.parts.withdrawn == [subscription("a/x").key]
+    assert set(handover.new.messages) == {"a/x"}
+
+
+def test_a_failed_handover_leaves_retained_messages_that_the_node_serves_by_now() -> None:
+    handover = Handover()
+    handover.old.publish("a/x", b"1", 0, True)
+    handover.begin()
+    handover.state.parts.is_around_served = True
+    handover.handover_target.abandon()
+    assert set(handover.new.messages) == {"a/x"}
 
 
 def test_both_state_machines_reach_complete() -> None:

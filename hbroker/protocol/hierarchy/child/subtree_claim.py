@@ -460,7 +460,7 @@ class SubtreeClaim:
             self._handover_target = None
             self._state_machine.handle(ClaimEvent.HANDED_OVER)
             self._reinstall_exported(handover_target.received)
-            self._context.delegations.subtree_state.install_state(now, self.subtree, handover_target.received)
+            self._context.delegations.subtree_state.install_state(now, handover_target.received)
             if handover_target.received.refused:
                 self._diagnostics.drop("too_many_records", handover_target.received.refused)
             self._context.recovery.handle_return(now, self.subtree)

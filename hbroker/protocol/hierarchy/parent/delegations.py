@@ -529,7 +529,7 @@ class Delegations:
             child.state_machine.handle(DelegationEvent.COMMITTED)
             subtree, node = child.delegation.subtree, child.delegation.node
             self._release_unnamed(subtree, handover_target.received)
-            self.subtree_state.install_state(now, subtree, handover_target.received)
+            self.subtree_state.install_state(now, handover_target.received)
             if handover_target.received.refused:
                 self._diagnostics.drop("too_many_records", handover_target.received.refused)
             self._forget(child)

@@ -236,6 +236,9 @@ class JoinResponder:
         if is_new and not applicant.epoch and self._context.after_sync.is_failing:
             # §5.10: the delegation could not be noted on the disk.
             return JoinRefused(Reason.REASON_NOT_SERVING)
+        if is_new and any(not grant.serving for grant in self._jurisdiction.grants_below(applicant.subtree)):
+            # This node takes a smaller subtree over, and does not know yet whether it has it.
+            return JoinRefused(Reason.REASON_HANDOVER)
         if is_new and len(self._delegations.children) >= self._settings.limits.delegations:
             return JoinRefused(Reason.REASON_QUOTA_EXCEEDED)
         if self._lease(now, grant) <= 2 * timers.LEASE_DRIFT:
