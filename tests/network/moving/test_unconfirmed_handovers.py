@@ -14,7 +14,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.timers import SECOND
-from hbroker.sim.network import Datagram, NodeHost
+from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost
 from hbroker.sim.network.operators import Operator, Step
 from hbroker.sim.network.storage.files import NodeFiles
 from tests.network.networks import Tree
@@ -134,3 +134,38 @@ def test_a_node_that_hands_back_a_subtree_ends_the_handovers_below_it() -> None:
     network.world.run(2 * timers.LEASE)
     assert network.oven.owns(TOPIC)
     assert kitchen.owns("home/kitchen/kettle")
+
+
+def test_a_node_delegates_nothing_around_a_subtree_that_it_is_taking_over() -> None:
+    """The node does not hear that its child has ended the handover. It must not name itself as the owner of a
+    part that it does not have."""
+    network = Owners()
+    world, porch = network.world, network.start("porch")
+    home = network.start("home")
+    kitchen = network.start("home/kitchen", sync_us=SLOW_SYNC)
+    world.run_until(lambda: all(node.control.is_serving for node in (porch, home, kitchen)))
+    world.run(2 * SECOND)
+    subscriber = network.tree.client()
+    subscriber.subscribe("home/kitchen/kettle/level", qos=1)
+    world.run_until(lambda: bool(subscriber.results))
+    Operator(world, [Step(home, pb.ORDER_KIND_CLAIM, "home/kitchen/kettle")])
+    ready = pb.TRANSFER_PHASE_READY
+    network.run_until_sent(lambda p: (p.transfer.subtree, p.transfer.phase) == ("home/kitchen/kettle", ready))
+    world.run(1_000)
+    lost_session = home.session
+
+    def path(datagram: Datagram) -> Faults | None:
+        is_lost = datagram.source == kitchen.address and datagram.decode().header.session == lost_session
+        return None if is_lost else CLEAR
+
+    world.path = path
+    Operator(world, [Step(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen")])
+    world.run_until(lambda: not kitchen.is_serving_subtree("home/kitchen"))
+    Operator(world, [Step(porch, pb.ORDER_KIND_CLAIM, "home/kitchen")])
+    world.run(2 * timers.LEASE)
+    assert network.oven.owns(TOPIC)
+    publisher = network.tree.client()
+    publisher.publish("home/kitchen/kettle/level", b"full", 1)
+    world.run_until(lambda: bool(publisher.results))
+    world.run(SECOND)
+    assert [message.payload for message in subscriber.messages] == [b"full"]
