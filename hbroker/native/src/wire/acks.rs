@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::Malformed;
 use super::check::check;
 use super::reader::{MAX_DEPTH, Reader, elements, occurrences};
-use crate::schema::{ack, address, cut, datagram, header, packet, pub_ack};
+use crate::schema::{ack, address, checks, cut, datagram, header, packet, pub_ack};
 
 /// Acknowledges datagram numbers (§3.2).
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,7 +95,7 @@ impl<'a> PubAckView<'a> {
             match tag {
                 pub_ack::RANGES => message.varints()?,
                 pub_ack::REASON => self.reason = message.open_enum()?,
-                pub_ack::REFERRAL => check(message.message()?, cut::CHECKS)?,
+                pub_ack::REFERRAL => check(message.message()?, checks::CUT)?,
                 pub_ack::TOPIC => self.topic = message.text()?,
                 _ => message.skip(tag)?,
             }

@@ -11,7 +11,7 @@ use super::check::check;
 use super::emit::{PublishOut, put_publish_field};
 use super::reader::{Reader, occurrences};
 use crate::Micros;
-use crate::schema::{fragment, packet, publish, user_property};
+use crate::schema::{checks, fragment, packet, publish};
 use crate::wire::layout::{Layout, Span};
 
 /// `AckMode::ACK_MODE_QUEUED`.
@@ -170,7 +170,7 @@ impl<'a> PublishView<'a> {
                     self.has_properties = true;
                     match tag {
                         publish::CONTENT_TYPE | publish::RESPONSE_TOPIC => message.text().map(drop)?,
-                        publish::USER_PROPERTIES => check(message.message()?, user_property::CHECKS)?,
+                        publish::USER_PROPERTIES => check(message.message()?, checks::USER_PROPERTY)?,
                         _ => message.skip(tag)?,
                     }
                 }

@@ -10,7 +10,7 @@ use super::meant_for::MeantFor;
 use super::packets::{PacketGroup, Packets};
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
-use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
+use crate::schema::{Checks, challenge, checks, credit, datagram, header, packet, ping, pong, reset};
 use crate::wire::layout::{Layout, Mask, Span};
 
 /// A datagram that is completely valid.
@@ -422,21 +422,21 @@ fn merge_credit<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body<'a
 /// The packets for Python: the kind of each, and the checks of its content.
 fn control(tag: u32) -> Option<(Kind, Checks)> {
     Some(match tag {
-        packet::PUBCONNECT => (Kind::PubConnect, schema::pub_connect::CHECKS),
-        packet::PUBACCEPT => (Kind::PubAccept, schema::pub_accept::CHECKS),
-        packet::SUBSCRIBE => (Kind::Subscribe, schema::subscribe::CHECKS),
-        packet::SUBACK => (Kind::SubAck, schema::sub_ack::CHECKS),
-        packet::UNSUBSCRIBE => (Kind::Unsubscribe, schema::unsubscribe::CHECKS),
-        packet::JOIN => (Kind::Join, schema::join::CHECKS),
-        packet::JOINACK => (Kind::JoinAck, schema::join_ack::CHECKS),
-        packet::LEAVE => (Kind::Leave, schema::leave::CHECKS),
-        packet::REFERRAL => (Kind::Referral, schema::referral::CHECKS),
-        packet::TRANSFER => (Kind::Transfer, schema::transfer::CHECKS),
-        packet::WILL => (Kind::Will, schema::will::CHECKS),
-        packet::WILLACK => (Kind::WillAck, schema::will_ack::CHECKS),
-        packet::ORDER => (Kind::Order, schema::order::CHECKS),
-        packet::ORDERACK => (Kind::OrderAck, schema::order_ack::CHECKS),
-        packet::AUTHENTICATED => (Kind::Authenticated, schema::authenticated::CHECKS),
+        packet::PUBCONNECT => (Kind::PubConnect, checks::PUB_CONNECT),
+        packet::PUBACCEPT => (Kind::PubAccept, checks::PUB_ACCEPT),
+        packet::SUBSCRIBE => (Kind::Subscribe, checks::SUBSCRIBE),
+        packet::SUBACK => (Kind::SubAck, checks::SUB_ACK),
+        packet::UNSUBSCRIBE => (Kind::Unsubscribe, checks::UNSUBSCRIBE),
+        packet::JOIN => (Kind::Join, checks::JOIN),
+        packet::JOINACK => (Kind::JoinAck, checks::JOIN_ACK),
+        packet::LEAVE => (Kind::Leave, checks::LEAVE),
+        packet::REFERRAL => (Kind::Referral, checks::REFERRAL),
+        packet::TRANSFER => (Kind::Transfer, checks::TRANSFER),
+        packet::WILL => (Kind::Will, checks::WILL),
+        packet::WILLACK => (Kind::WillAck, checks::WILL_ACK),
+        packet::ORDER => (Kind::Order, checks::ORDER),
+        packet::ORDERACK => (Kind::OrderAck, checks::ORDER_ACK),
+        packet::AUTHENTICATED => (Kind::Authenticated, checks::AUTHENTICATED),
         _ => return None,
     })
 }
