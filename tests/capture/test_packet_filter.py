@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Collection
 
 import pytest
@@ -13,8 +12,6 @@ from scapy.packet import Packet
 
 from hbroker.capture.packet_filter import MOST_PORTS, attach, program
 from tests.capture.datagrams import sent
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="classic BPF is Linux's")
 
 HERE, THERE = ("127.0.0.1", 7700), ("127.0.0.1", 40_001)
 HERE6, THERE6 = ("::1", 7700), ("::1", 40_001)

@@ -8,11 +8,7 @@ use crate::Micros;
 
 /// A clock that goes on while the machine is suspended. With a clock that stands still, a node that wakes up
 /// would serve subtrees that its parent has taken back meanwhile.
-#[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
-/// On other systems this clock goes on.
-#[cfg(not(target_os = "linux"))]
-const CLOCK: ClockId = ClockId::Monotonic;
 
 /// A monotonic clock, the same for all workers of an endpoint. It counts microseconds since the Unix epoch,
 /// as of the system's clock at the start, so that nodes agree on the age of address tokens (§4.2) and epochs

@@ -26,8 +26,7 @@ impl Moderation {
 
     /// Whether much has arrived. Then the worker polls the socket once more before it sleeps.
     pub fn is_much(&self) -> bool {
-        // On other systems a sleep lasts for whole milliseconds.
-        self.bytes > MUCH_BYTES && cfg!(target_os = "linux")
+        self.bytes > MUCH_BYTES
     }
 
     /// Called when the worker is about to sleep. Returns how long it holds off before it listens again, if it
@@ -39,7 +38,7 @@ impl Moderation {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -3,7 +3,6 @@
 //! ```text
 //! worker ──> Socket (this file)   bind, receive, send
 //!              ├─ linux       recvmmsg with UDP_GRO, sendmmsg with UDP_SEGMENT
-//!              ├─ portable    one datagram in each call, on other systems
 //!              └─ arrivals    received datagrams, and which are handled next ──> flows (fair queueing)
 //! worker ──> sleeper ──> timer   sleeps until the socket is ready, the worker is woken, or a time has come
 //! ```
@@ -16,9 +15,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-#[cfg(target_os = "linux")]
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::c_int;
 use socket2::{Domain, Protocol, Socket as Builder, Type};
@@ -27,20 +24,13 @@ use crate::endpoint::traffic::{Counters, Outgoing, SendError, add, is_elsewhere}
 
 mod arrivals;
 mod flows;
-#[cfg(target_os = "linux")]
 mod linux;
-#[cfg(not(target_os = "linux"))]
-mod portable;
 mod sleeper;
-#[cfg(target_os = "linux")]
 mod timer;
 
 use arrivals::WIDTH;
 pub use arrivals::{Arrivals, Intake};
-#[cfg(target_os = "linux")]
 use linux::{receive, send};
-#[cfg(not(target_os = "linux"))]
-use portable::{receive, send};
 pub use sleeper::{Interest, Sleeper, wait, wait_readable};
 
 /// The most system calls in which a socket is emptied before the datagrams are handled.
@@ -178,7 +168,6 @@ impl AsFd for Socket {
 }
 
 /// A descriptor that is readable while its counter is above zero.
-#[cfg(target_os = "linux")]
 pub fn event_fd() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers; the descriptor is new and nobody else's.
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?)) }
@@ -202,7 +191,6 @@ fn set_option(socket: &Builder, level: c_int, name: c_int, value: c_int) -> io::
     .map(drop)
 }
 
-#[cfg(target_os = "linux")]
 fn forbid_fragmentation(socket: &Builder, listen: SocketAddr) -> io::Result<()> {
     // PROBE rather than DO: our own probes find the path MTU. ICMP, which anyone can forge, does not affect
     // it.
@@ -213,52 +201,25 @@ fn forbid_fragmentation(socket: &Builder, listen: SocketAddr) -> io::Result<()> 
     }
 }
 
-#[cfg(target_vendor = "apple")]
-fn forbid_fragmentation(socket: &Builder, listen: SocketAddr) -> io::Result<()> {
-    if listen.is_ipv4() {
-        set_option(socket, libc::IPPROTO_IP, libc::IP_DONTFRAG, 1)
-    } else {
-        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-fn forbid_fragmentation(_: &Builder, _: SocketAddr) -> io::Result<()> {
-    Ok(())
-}
-
 /// With the privilege, as large as requested; without, as large as the system allows.
 fn enlarge_buffers(socket: &Builder, bytes: usize) {
-    #[cfg(target_os = "linux")]
+    let requested = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, requested).is_err()
+        || set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, requested).is_err()
     {
-        let requested = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, requested).is_ok()
-            && set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, requested).is_ok()
-        {
-            return;
-        }
+        let _ = socket.set_recv_buffer_size(bytes);
+        let _ = socket.set_send_buffer_size(bytes);
     }
-    let _ = socket.set_recv_buffer_size(bytes);
-    let _ = socket.set_send_buffer_size(bytes);
 }
 
 /// Enables UDP_GRO for receiving. True: UDP_SEGMENT can be sent.
-#[cfg(target_os = "linux")]
 fn enable_segmentation(socket: &Builder) -> bool {
     let _ = set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     // A size of 0 means no segmentation, so this call only tells whether the kernel knows the option.
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
 }
 
-#[cfg(not(target_os = "linux"))]
-fn enable_segmentation(_: &Builder) -> bool {
-    false
-}
-
 /// Has the kernel report how many datagrams it dropped. If it cannot, the counter stays 0.
 fn report_overflow(socket: &Builder) {
-    #[cfg(target_os = "linux")]
     let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    #[cfg(not(target_os = "linux"))]
-    let _ = socket;
 }

@@ -112,7 +112,6 @@ fn ipv6_works_too() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn what_the_kernel_drops_is_counted() {
     let options = Options { buffer_bytes: 1, ..Options::default() };
     let endpoint = Endpoint::with_options(echoes(1), LOCAL.parse().unwrap(), options).unwrap();

@@ -9,13 +9,9 @@
 //! is readable exactly as long as they wait, for a selector, and by a condition variable, for a thread that
 //! blocks.
 
-#[cfg(target_os = "linux")]
 use std::fs::File;
-use std::io;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-#[cfg(not(target_os = "linux"))]
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -156,18 +152,11 @@ impl OutputSignal {
     }
 }
 
-/// A descriptor that one side makes readable and the other side unreadable: an eventfd, or a socket pair on
-/// other systems.
+/// A descriptor that one side makes readable and the other side unreadable: an eventfd.
 struct Doorbell {
-    #[cfg(target_os = "linux")]
     event: File,
-    #[cfg(not(target_os = "linux"))]
-    button: UnixStream,
-    #[cfg(not(target_os = "linux"))]
-    gong: UnixStream,
 }
 
-#[cfg(target_os = "linux")]
 impl Doorbell {
     fn new() -> io::Result<Self> {
         Ok(Self { event: File::from(crate::endpoint::socket::event_fd()?) })
@@ -185,29 +174,6 @@ impl Doorbell {
 
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-impl Doorbell {
-    fn new() -> io::Result<Self> {
-        let (button, gong) = UnixStream::pair()?;
-        button.set_nonblocking(true)?;
-        gong.set_nonblocking(true)?;
-        Ok(Self { button, gong })
-    }
-
-    fn ring(&self) {
-        // The only error is a full buffer, and then the descriptor is readable already.
-        let _ = (&self.button).write(&[1]);
-    }
-
-    fn silence(&self) {
-        while matches!((&self.gong).read(&mut [0; 64]), Ok(64)) {}
-    }
-
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.gong.as_fd()
     }
 }
 

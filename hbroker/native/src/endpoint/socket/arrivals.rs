@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 
 use super::flows::Flows;
-#[cfg(target_os = "linux")]
 use super::linux;
 
 /// The most messages in one system call.
@@ -42,9 +41,7 @@ pub struct Arrivals {
     batch: Vec<Arrived>,
     /// How many messages the next call may return, so that they exceed `BATCH_BYTES` by little.
     width: usize,
-    #[cfg(target_os = "linux")]
     pub(super) names: Box<[libc::sockaddr_storage]>,
-    #[cfg(target_os = "linux")]
     pub(super) controls: Box<[linux::Control]>,
 }
 
@@ -73,9 +70,7 @@ impl Arrivals {
             flows: Flows::default(),
             batch: Vec::with_capacity(WIDTH),
             width: WIDTH,
-            #[cfg(target_os = "linux")]
             names: vec![linux::no_name(); WIDTH].into_boxed_slice(),
-            #[cfg(target_os = "linux")]
             controls: vec![linux::Control::EMPTY; WIDTH].into_boxed_slice(),
         }
     }

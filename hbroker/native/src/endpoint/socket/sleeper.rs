@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use libc::c_int;
 
-#[cfg(target_os = "linux")]
 use super::timer::Timer;
 use super::{Socket, check};
 use crate::Micros;
@@ -39,18 +38,14 @@ pub fn wait_readable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
     Ok(polled[0].revents & libc::POLLIN != 0)
 }
 
-/// How a worker sleeps: as [`wait`], with a timer that it keeps between sleeps, if the system has one.
+/// How a worker sleeps: as [`wait`], with a timer that it keeps between sleeps.
 pub struct Sleeper {
-    #[cfg(target_os = "linux")]
     timer: Timer,
 }
 
 impl Sleeper {
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            #[cfg(target_os = "linux")]
-            timer: Timer::new()?,
-        })
+        Ok(Self { timer: Timer::new()? })
     }
 
     /// Blocks as [`wait`] does, until `due` (`Micros::MAX`: for ever) on a clock that shows `now`. It may
@@ -66,15 +61,10 @@ impl Sleeper {
         if due <= now {
             return Ok(false);
         }
-        #[cfg(target_os = "linux")]
-        {
-            self.timer.keep(now, due)?;
-            let mut polled = [interest.in_socket(socket), readable(bell), readable(self.timer.as_fd())];
-            poll(&mut polled, None)?;
-            Ok(polled[1].revents & libc::POLLIN != 0)
-        }
-        #[cfg(not(target_os = "linux"))]
-        wait(socket, interest, bell, (due != Micros::MAX).then(|| Duration::from_micros(due - now)))
+        self.timer.keep(now, due)?;
+        let mut polled = [interest.in_socket(socket), readable(bell), readable(self.timer.as_fd())];
+        poll(&mut polled, None)?;
+        Ok(polled[1].revents & libc::POLLIN != 0)
     }
 }
 
@@ -101,7 +91,6 @@ fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()
     }
 }
 
-#[cfg(target_os = "linux")]
 fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
     let timeout = timeout.map(|t| libc::timespec {
         tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -111,12 +100,4 @@ fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
     // SAFETY: the pointer and the count are those of one slice; `timeout` is null or points to a value that outlives the
     // call.
     unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
-    // Rounded up: a wake-up before the time would only lead to another wait.
-    let millis = timeout.map_or(-1, |t| t.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX));
-    // SAFETY: the pointer and the count are those of one slice.
-    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }
 }
