@@ -12,12 +12,16 @@
 //!   load        metrics by topic, of engine and mqtt
 //! ```
 
-#[cfg_attr(not(feature = "python"), allow(dead_code, reason = "only the Python API calls it"))]
+#![cfg_attr(not(feature = "python"), allow(dead_code, reason = "only the Python API calls it"))]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("hbroker runs on Linux only");
+
 mod bench;
 mod broken;
-pub mod client_pool;
+mod client_pool;
 mod config;
-pub mod core;
+mod core;
 mod endpoint;
 mod engine;
 mod host_counts;
@@ -25,7 +29,6 @@ mod keyed_hash;
 mod link;
 mod link_id;
 mod load;
-#[cfg_attr(not(feature = "python"), allow(dead_code, reason = "only the Python API calls it"))]
 mod mqtt;
 mod prefix;
 mod publisher_id;
@@ -37,8 +40,8 @@ mod shrink;
 mod sink;
 mod tables;
 mod token;
-pub mod topic;
+mod topic;
 mod wire;
 
 /// Microseconds on a monotonic clock.
-pub type Micros = u64;
+type Micros = u64;

@@ -160,7 +160,7 @@ fn a_session_has_one_pool_client_and_one_that_was_closed_gives_way() {
     stage.client_pools[usize::from(first.worker())].close_pool_client(now, first);
     let second = stage.try_open(7).expect("it gave way");
     assert_ne!(first, second);
-    stage.with(second, |engine| engine.listen(now, 1, "a", 1, false));
+    stage.with(second, |engine| engine.listen(now, 1, ("", "a"), 1, false));
     stage.connect(second);
     stage.subscribe(7, "a", 1);
     stage.publish(&message("a", 1));

@@ -361,7 +361,7 @@ impl Core {
         check_filter(filter, qos)?;
         py.detach(|| {
             self.core.on(0, |engine, now| {
-                engine.listen_in(now, subscription, (group, filter), qos, retain_as_published);
+                engine.listen(now, subscription, (group, filter), qos, retain_as_published);
             });
         });
         Ok(())

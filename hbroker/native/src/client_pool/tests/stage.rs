@@ -109,7 +109,7 @@ impl Stage {
     pub fn subscriber(&mut self, session: u64, filter: &str, qos: u8) -> PoolClientId {
         let id = self.open(session);
         let now = self.now;
-        self.with(id, |engine| engine.listen(now, 1, filter, qos, false));
+        self.with(id, |engine| engine.listen(now, 1, ("", filter), qos, false));
         self.connect(id);
         self.subscribe(session, filter, qos);
         id

@@ -51,13 +51,6 @@ pub struct Request<'a> {
     pub first: &'a str,
 }
 
-impl<'a> Request<'a> {
-    /// Requests all that match.
-    pub fn of(filter: &'a str, qos: u8, listener: u64) -> Self {
-        Self { filter, qos, listener, subtree: "", first: "" }
-    }
-}
-
 /// The rest of the retained messages for one listener of a session.
 #[derive(Debug)]
 pub struct Replay {

@@ -69,14 +69,9 @@ impl Engine {
     }
 
     /// Delivers matching messages to this listener from now on, at this `QoS` at most, with or without the
-    /// publisher's `retain` flag.
-    pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, retain_as_published: bool) {
-        self.listen_in(now, listener, ("", filter), qos, retain_as_published);
-    }
-
-    /// The same, as a member of a shared group if the group is not empty: then the listener gets only the
-    /// messages that are sent for this group and filter.
-    pub fn listen_in(
+    /// publisher's `retain` flag. `subscription`: a shared group and a filter. If the group is not empty, the
+    /// listener gets only the messages that are sent for this group and filter.
+    pub fn listen(
         &mut self,
         now: Micros,
         listener: u64,

@@ -19,7 +19,7 @@ fn what_is_on_its_way_to_another_worker_moves() {
             }
         };
         let subscriber = at_worker(&mut network, workers - 1);
-        network.hosts[subscriber].engines[0].listen(network.now, 1, "b/#", 2, false);
+        network.listen(subscriber, 1, "b/#", 2);
         subscribe_persistently(&mut network, subscriber, old, "b/#");
         network.run(10 * MILLISECOND);
         leave(&mut network, subscriber, old);
@@ -28,7 +28,7 @@ fn what_is_on_its_way_to_another_worker_moves() {
         network.publish(publisher, &queued);
         network.run(50 * MILLISECOND);
         network.holds_handoffs = true;
-        (0..10).for_each(|_| _ = network.publish(publisher, &queued));
+        network.publish_times(publisher, 10, &queued);
         network.run(50 * MILLISECOND);
         network.assert_all_published(publisher, 11);
 
@@ -56,7 +56,7 @@ fn leaves_behind_the_barrier(meanwhile: impl FnOnce(&mut Network, usize)) {
     };
     let members = [at_worker(&mut network, 1), at_worker(&mut network, 2)];
     for member in members {
-        network.hosts[member].engines[0].listen_in(network.now, 1, ("g", "b/#"), 2, false);
+        network.listen_in(member, 1, ("g", "b/#"), 2);
         network.hosts[member].reads = false;
         network.connect(member, old);
         network.open_session(member, old, true);
@@ -67,7 +67,7 @@ fn leaves_behind_the_barrier(meanwhile: impl FnOnce(&mut Network, usize)) {
     network.publish(publisher, &queued);
     network.run(50 * MILLISECOND);
     network.holds_handoffs = true;
-    (0..40).for_each(|_| _ = network.publish(publisher, &queued));
+    network.publish_times(publisher, 40, &queued);
     network.run(50 * MILLISECOND);
     network.assert_all_published(publisher, 41);
 
@@ -138,14 +138,13 @@ fn what_was_left_for_a_move_that_fails_goes_on() {
     network.hosts[members[0]].reads = false;
     let publisher = network.add_client();
     let queued = PublishOut { ack_queued: true, ..message("b/topic", b"x", 1) };
-    (0..40).for_each(|_| _ = network.publish(publisher, &queued));
+    network.publish_times(publisher, 40, &queued);
     network.run(SECOND);
     let address = network.hosts[old].address;
     let cut = Cut { subtree: "b".into(), node: "to".into(), address, epoch: 2 };
     network.hosts[old].engines.iter_mut().for_each(|engine| engine.cut(cut.clone()));
     raise_barrier(&mut network, old, 1, "b");
-    let (now, link) = (network.now, network.hosts[old].links[&network.hosts[members[0]].session]);
-    network.hosts[old].engines[usize::from(link.worker())].close(now, link);
+    network.close(old, members[0]);
     network.run(MILLISECOND);
     assert!(network.sequences(members[1], "b/topic").len() < 40);
     network.hosts[old].engines.iter_mut().for_each(|engine| engine.uncut("b"));

@@ -2,7 +2,7 @@
 
 use rand::Rng;
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{Faults, MILLISECOND, Network, SECOND, message, publish_field};
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::transport::event::Message;
 use crate::engine::transport::publish_batch::PublishBatch;
@@ -21,8 +21,7 @@ fn each_copy_arrives_once_in_order_and_is_counted() {
         let one = network.add_subscriber(node, "t/1", 2);
         let members = [(); 2].map(|()| network.add_member(node, "t/2", "group", 1));
         let publisher = network.add_client();
-        let now = network.now;
-        network.hosts[publisher].engines[0].listen(now, 1, "t/#", 0, false);
+        network.listen(publisher, 1, "t/#", 0);
         network.connect(publisher, node);
         network.open_session(publisher, node, false);
         network.subscribe(publisher, node, "t/#", 0, true);
@@ -68,8 +67,7 @@ fn each_copy_arrives_once_in_order_and_is_counted() {
 fn messages_with_something_between_them_are_no_batch_and_are_looked_at_once() {
     let mut datagram = Vec::new();
     for sequence in 0..100 {
-        let mut field = Vec::new();
-        wire::put_publish_field(&mut field, &PublishOut { sequence, ..message("t", b"1", 0) });
+        let field = publish_field(&PublishOut { sequence, ..message("t", b"1", 0) });
         wire::put_packet(&mut datagram, 0, 0, None, &field);
         wire::put_padding(&mut datagram, 2);
     }
@@ -102,7 +100,7 @@ fn what_came_together_is_taken_together_or_one_by_one() {
     let now = network.now;
     let mut singly = Vec::new();
     while network.hosts[readers[0]].engines[0].has_messages() {
-        let taken = network.hosts[readers[0]].engines[0].take_messages(now, 7);
+        let taken = network.take_messages(readers[0], 7);
         assert!(!taken.is_empty() && taken.len() <= 7);
         singly.extend(taken);
     }
@@ -142,11 +140,7 @@ fn what_came_together_is_taken_together_or_one_by_one() {
 fn what_an_application_does_not_read_is_counted_once_its_inbox_is_full() {
     let mut network = Network::new(1, Faults::default());
     let node = network.add_node("", 1);
-    let reader = network.add_client_with(|config| config.message_queue_bytes = 10_000);
-    let now = network.now;
-    network.hosts[reader].engines[0].listen(now, 1, "t", 0, false);
-    network.connect(reader, node);
-    network.subscribe(reader, node, "t", 0, false);
+    let reader = network.add_subscriber_with(node, "t", 0, |config| config.message_queue_bytes = 10_000);
     network.hosts[reader].reads = false;
     let publisher = network.add_client();
     let sent: Vec<u64> = (0..200)

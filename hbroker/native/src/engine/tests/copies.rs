@@ -11,8 +11,7 @@ use crate::wire::PublishOut;
 fn apart(qos: u8) -> Apart {
     let mut apart = Apart::new(qos, 4_096);
     let Apart { network, node, subscriber, .. } = &mut apart;
-    let now = network.now;
-    network.hosts[*subscriber].engines[0].listen(now, 2, "t/#", qos, false);
+    network.listen(*subscriber, 2, "t/#", qos);
     network.subscribe(*subscriber, *node, "t/#", qos, false);
     network.holds_handoffs = true;
     apart

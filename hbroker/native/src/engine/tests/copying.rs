@@ -92,12 +92,12 @@ fn with_away_session(messages: usize, qos: u8) -> (Network, usize, usize) {
     let mut network = Network::new(6, Faults::default());
     let node = network.add_node("", 1);
     let client = network.add_client();
-    network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
+    network.listen(client, 1, "b/#", 2);
     subscribe_persistently(&mut network, client, node, "b/#");
     network.run(10 * MILLISECOND);
     leave(&mut network, client, node);
     let publisher = network.add_client();
-    (0..messages).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", qos)));
+    network.publish_times(publisher, messages, &message("b/topic", b"x", qos));
     network.run(SECOND);
     (network, node, client)
 }
@@ -126,8 +126,8 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
         let clients: Vec<usize> = (0..6).map(|_| network.add_client()).collect();
         for (position, &client) in clients.iter().enumerate() {
             let group = if position < 3 { "g" } else { "" };
-            network.hosts[client].engines[0].listen_in(network.now, 1, (group, "b/#"), 2, false);
-            network.hosts[client].engines[0].listen(network.now, 2, "c/#", 2, false);
+            network.listen_in(client, 1, (group, "b/#"), 2);
+            network.listen(client, 2, "c/#", 2);
             network.connect(client, old);
             network.open_session(client, old, true);
             network.subscribe_in(client, old, "b/#", group, 2, false);
@@ -213,7 +213,7 @@ fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
         let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 2));
         let clients = ["b/#", "#"].map(|filter| {
             let client = network.add_client();
-            network.hosts[client].engines[0].listen(network.now, 1, filter, 2, false);
+            network.listen(client, 1, filter, 2);
             for node in [new, old] {
                 subscribe_persistently(&mut network, client, node, filter);
                 network.run(MILLISECOND);
@@ -240,13 +240,9 @@ fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
         network.cut(old, "b", new);
         assert_eq!(copy.finish(&mut network).iter().map(Moving::len).sum::<usize>(), 1_220);
         assert_eq!(copy.difference, 20);
-        for engine in &mut network.hosts[new].engines {
-            engine.grant("b", Grant { epoch: 2, serving: false, ..GRANT });
-        }
+        network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
         assert_eq!(install(&mut network, new, copy.held), 0);
-        for engine in &mut network.hosts[new].engines {
-            engine.grant("b", Grant { epoch: 2, ..GRANT });
-        }
+        network.grant(new, "b", Grant { epoch: 2, ..GRANT });
         publish(&mut network, 10);
         network.run(SECOND);
         for client in clients {
@@ -315,7 +311,7 @@ fn what_publishers_wait_for_is_not_copied() {
     let old = network.add_node("", 1);
     network.add_idle_subscriber(old, "b/#", 2);
     let publisher = network.add_client();
-    (0..30).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 2)));
+    network.publish_times(publisher, 30, &message("b/topic", b"x", 2));
     network.run(SECOND / 2);
     let mut copy = Copy::begin(&mut network, old, "b");
     copy.round(&mut network);

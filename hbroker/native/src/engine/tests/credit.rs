@@ -1,9 +1,9 @@
 //! A publisher keeps to its owners' credit, and gives up what it could not send in time (§7.7, §7.2).
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{Faults, MILLISECOND, Network, SECOND, credit_field, message};
 use crate::engine::transport::credit::Credit;
 use crate::schema::reason;
-use crate::wire::{self, PublishOut};
+use crate::wire::PublishOut;
 
 /// A node, a subscriber to everything, and a publisher that is connected.
 fn connected(seed: u64, faults: Faults) -> (Network, [usize; 3]) {
@@ -19,8 +19,7 @@ fn connected(seed: u64, faults: Faults) -> (Network, [usize; 3]) {
 /// A client that has this much credit from a node.
 fn grant(network: &mut Network, node: usize, client: usize, messages: u32, bytes: u64) {
     let link = network.hosts[node].links[&network.hosts[client].session];
-    let mut credit = Vec::new();
-    wire::put_credit_field(&mut credit, messages, bytes, false);
+    let credit = credit_field(messages, bytes, false);
     assert!(network.hosts[node].engines[0].send(link, credit));
     network.run(SECOND);
 }
@@ -39,8 +38,7 @@ fn nothing_is_sent_without_credit_and_no_more_than_it_allows() {
         assert_eq!(network.hosts[subscriber].read.len(), 1, "only what came before");
         assert_eq!(network.counter(publisher, "inflight"), 0);
         let link = network.hosts[node].links[&network.hosts[publisher].session];
-        let mut credit = Vec::new();
-        wire::put_credit_field(&mut credit, 5, 3_000, false);
+        let credit = credit_field(5, 3_000, false);
         network.hosts[node].engines[0].send(link, credit);
         let mut most = 0;
         while network.counter(publisher, "waiting") > 0 {
@@ -64,9 +62,7 @@ fn credit_ends_by_number_too() {
     let (mut network, [node, subscriber, publisher]) = connected(1, Faults::default());
     grant(&mut network, node, publisher, 3, 1 << 20);
     network.hosts[subscriber].reads = false;
-    for _ in 0..10 {
-        network.publish(publisher, &message("a", b"x", 1));
-    }
+    network.publish_times(publisher, 10, &message("a", b"x", 1));
     network.run(SECOND);
     assert_eq!((network.counter(publisher, "inflight"), network.counter(publisher, "waiting")), (3, 7));
     network.hosts[subscriber].reads = true;
@@ -139,8 +135,7 @@ fn a_client_says_on_each_new_link_how_much_it_takes() {
         let link = network.hosts[node].links[&network.hosts[client].session];
         let engine = &mut network.hosts[node].engines[0];
         assert_eq!(engine.out.links.get_mut(link).expect("it is open").credit, expected);
-        let (now, link) = (network.now, network.hosts[client].links[&network.hosts[client].session]);
-        network.hosts[client].engines[0].close(now, link);
+        network.close(client, client);
         network.run(20 * SECOND);
     }
 }

@@ -16,11 +16,7 @@ fn each_copy_arrives_once_in_order_and_is_acknowledged() {
         let mut network = Network::new(seed, if seed % 4 < 2 { Faults::default() } else { LOSSY });
         let node = network.add_node("", 1 + (seed % 3 / 2) as u8);
         let all = network.add_subscriber(node, "t/#", 2);
-        let slow = network.add_client_with(|config| config.receive_messages = 7);
-        let now = network.now;
-        network.hosts[slow].engines[0].listen(now, 1, "t/1", 1, false);
-        network.connect(slow, node);
-        network.subscribe(slow, node, "t/1", 1, false);
+        let slow = network.add_subscriber_with(node, "t/1", 1, |config| config.receive_messages = 7);
         let members = [(); 2].map(|()| network.add_member(node, "t/2", "group", 2));
         let publisher = network.add_client();
         let mut sent: [Vec<u64>; 4] = Default::default();
@@ -61,12 +57,9 @@ fn what_comes_together_stays_together_where_its_link_takes_all_of_it() {
     for (credit, records, flying) in [(4_096, 1, 8), (5, 5, 5)] {
         let mut network = Network::new(3, Faults::default());
         let node = network.add_node("", 1);
-        let holder =
-            network.add_client_with(|config| (config.hold, config.receive_messages) = (true, credit));
-        let now = network.now;
-        network.hosts[holder].engines[0].listen(now, 1, "t", 1, false);
-        network.connect(holder, node);
-        network.subscribe(holder, node, "t", 1, false);
+        network.add_subscriber_with(node, "t", 1, |config| {
+            (config.hold, config.receive_messages) = (true, credit)
+        });
         let publisher = network.add_client();
         network.publish(publisher, &message("t", b"first", 0));
         network.run(100 * MILLISECOND);
@@ -85,11 +78,7 @@ fn each_is_acknowledged_for_itself() {
         let mut network = Network::new(7, Faults::default());
         let node = network.add_node("", 1);
         network.add_subscriber(node, "t", 2);
-        let holder = network.add_client_with(|config| config.hold = true);
-        let now = network.now;
-        network.hosts[holder].engines[0].listen(now, 1, "t", 2, false);
-        network.connect(holder, node);
-        network.subscribe(holder, node, "t", 2, false);
+        let holder = network.add_subscriber_with(node, "t", 2, |config| config.hold = true);
         let publisher = network.add_client();
         let first = network.publish(publisher, &message("t", b"first", 0));
         network.run(100 * MILLISECOND);
@@ -135,8 +124,7 @@ fn of_messages_that_came_together_those_that_were_read_are_acknowledged() {
     assert!(network.hosts[publisher].published.is_empty());
     let mut payloads = Vec::new();
     for limit in [5, 1, 2] {
-        let now = network.now;
-        for message in network.hosts[reader].engines[0].take_messages(now, limit) {
+        for message in network.take_messages(reader, limit) {
             assert_eq!(
                 (message.qos, message.is_retained(), &message.subscriptions[..]),
                 (1, false, &[1][..])
@@ -163,8 +151,7 @@ fn of_messages_that_came_together_those_that_were_read_are_acknowledged() {
 fn what_came_over_a_link_that_is_gone_is_acknowledged_over_no_other() {
     let (mut network, node, reader, _) = unread(30);
     let take = |network: &mut Network, limit| {
-        let now = network.now;
-        let read = network.hosts[reader].engines[0].take_messages(now, limit).len();
+        let read = network.take_messages(reader, limit).len();
         network.run(SECOND);
         read
     };
@@ -192,7 +179,7 @@ fn what_came_together_to_a_member_that_leaves_goes_to_another() {
     let mut sent: Vec<u64> = (0..60).map(|_| network.publish(publisher, &message("a", b"x", 1))).collect();
     network.run(SECOND);
     let now = network.now;
-    let read = network.hosts[members[0]].engines[0].take_messages(now, 3);
+    let read = network.take_messages(members[0], 3);
     let read: Vec<u64> = read.iter().map(|message| message.view().sequence).collect();
     let session = network.session(members[0], node);
     let leaver = &mut network.hosts[members[0]].engines[0];

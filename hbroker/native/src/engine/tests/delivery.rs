@@ -1,7 +1,6 @@
 //! One owner, and clients of it (§7.3 to §7.6).
 
-use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
-use crate::engine::retained::replay::Request;
+use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message, request};
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
 
@@ -118,7 +117,7 @@ fn retained_messages_are_sent_when_they_are_asked_for_and_cleared_by_an_empty_on
     let subscriber = network.add_subscriber(node, "a/+", 1);
     let session = network.session(subscriber, node);
     let now = network.now;
-    assert!(network.hosts[node].engines[0].send_retained(now, session, Request::of("a/+", 1, 0)));
+    assert!(network.hosts[node].engines[0].send_retained(now, session, request("a/+", 1, 0)));
     network.run_until_drained();
     let mut read = network.hosts[subscriber].read.clone();
     read.sort_by(|one, other| one.topic.cmp(&other.topic));
@@ -132,7 +131,7 @@ fn no_local_spares_the_publisher_its_own() {
     let node = network.add_node("", 1);
     let (one, other) = (network.add_client(), network.add_client());
     for client in [one, other] {
-        network.hosts[client].engines[0].listen(network.now, 1, "a", 1, false);
+        network.listen(client, 1, "a", 1);
         network.connect(client, node);
         network.subscribe(client, node, "a", 1, true);
     }
@@ -149,7 +148,7 @@ fn a_puback_says_that_nobody_was_subscribed() {
         let node = network.add_node("", 1);
         network.add_subscriber(node, "a", 0);
         let publisher = network.add_client();
-        network.hosts[publisher].engines[0].listen(network.now, 1, "own", 1, false);
+        network.listen(publisher, 1, "own", 1);
         network.connect(publisher, node);
         network.subscribe(publisher, node, "own", 1, true);
         let mut expected = Vec::new();
@@ -174,7 +173,7 @@ fn nobody_but_the_node_itself_publishes_to_what_is_reserved_for_it() {
     let mut network = Network::new(8, Faults::default());
     let node = network.add_node("", 1);
     let reserved = Grant { reserved: true, ..GRANT };
-    network.hosts[node].engines[0].grant("$SYS/nodes/n", reserved);
+    network.grant(node, "$SYS/nodes/n", reserved);
     let subscriber = network.add_subscriber(node, "$SYS/nodes/#", 2);
     let publisher = network.add_client();
     for topic in ["$SYS/nodes/n", "$SYS/nodes/n/status", "$SYS/nodes/other"] {
@@ -203,7 +202,7 @@ fn a_subscriber_that_does_not_read_holds_its_own_messages_only() {
     network.hosts[slow].reads = false;
     let payload = vec![0; 1_000];
     for _ in 0..400 {
-        (0..50).for_each(|_| _ = network.publish(publisher, &message("a", &payload, 0)));
+        network.publish_times(publisher, 50, &message("a", &payload, 0));
         network.run(5 * MILLISECOND);
     }
     network.run(SECOND);
@@ -222,14 +221,13 @@ fn a_message_is_for_those_who_listen_when_it_comes() {
         // One topic throughout: who listens to it was found for the message before.
         network.publish(publisher, &message("a/b", b"x", 0));
         network.run(SECOND);
-        let now = network.now;
-        let read = network.hosts[subscriber].engines[0].take_messages(now, 10);
+        let read = network.take_messages(subscriber, 10);
         read.into_iter().map(|message| message.subscriptions.len()).collect::<Vec<_>>()
     };
     let before = heard(&|_| ());
     assert_eq!(before.len(), 1);
-    assert_eq!(heard(&|engine| engine.listen(0, 90, "a/b", 0, false)), [before[0] + 1]);
-    assert_eq!(heard(&|engine| engine.listen(0, 91, "+/b", 0, false)), [before[0] + 2]);
+    assert_eq!(heard(&|engine| engine.listen(0, 90, ("", "a/b"), 0, false)), [before[0] + 1]);
+    assert_eq!(heard(&|engine| engine.listen(0, 91, ("", "+/b"), 0, false)), [before[0] + 2]);
     assert_eq!(heard(&|engine| engine.unlisten(0, 90, false)), [before[0] + 1]);
     assert_eq!(heard(&|engine| engine.unlisten(0, 91, false)), before);
 }

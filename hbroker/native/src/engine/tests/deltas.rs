@@ -59,11 +59,7 @@ fn every_subscriber_gets_what_was_published_whatever_its_path_carries() {
         let all = network.add_subscriber(node, "t/#", 0);
         let one = network.add_subscriber(node, "t/1", 1);
         let members = [(); 2].map(|()| network.add_member(node, "t/2", "group", 0));
-        let narrow = network.add_client_with(|config| config.max_datagram = 1_232);
-        let now = network.now;
-        network.hosts[narrow].engines[0].listen(now, 1, "t/#", 0, false);
-        network.connect(narrow, node);
-        network.subscribe(narrow, node, "t/#", 0, false);
+        let narrow = network.add_subscriber_with(node, "t/#", 0, |config| config.max_datagram = 1_232);
         let readers = [all, one, narrow, members[0], members[1]];
         readers.iter().for_each(|&reader| network.hosts[reader].reads = false);
         let publisher =

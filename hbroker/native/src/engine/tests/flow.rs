@@ -63,8 +63,7 @@ pub fn read(network: &mut Network, host: usize, count: usize) -> usize {
 
 /// As `read`: the publisher and the sequence number of each.
 pub fn read_ids(network: &mut Network, host: usize, count: usize) -> Vec<(u64, u64)> {
-    let now = network.now;
-    let messages = network.hosts[host].engines[0].take_messages(now, count);
+    let messages = network.take_messages(host, count);
     messages.iter().map(|message| message.id(&message.view())).collect()
 }
 
@@ -164,7 +163,7 @@ fn two_that_flood_each_other_do_not_block_one_another() {
                 // Each answers what it has read only while its own messages get through.
                 network.hosts[host].reads = open < 400;
                 if open < 450 && sent[at] < 4_000 {
-                    (0..50).for_each(|_| _ = network.publish(host, &message(topic, b"x", 1)));
+                    network.publish_times(host, 50, &message(topic, b"x", 1));
                     sent[at] += 50;
                 }
             }
@@ -250,7 +249,7 @@ fn who_chose_to_lose_loses_and_holds_nobody_back() {
         let mut network = Network::new(11, Faults::default());
         let node = add_node(&mut network, 1);
         let subscriber = network.add_client();
-        network.hosts[subscriber].engines[0].listen(network.now, 1, "a/#", 1, false);
+        network.listen(subscriber, 1, "a/#", 1);
         network.connect(subscriber, node);
         let session = network.open_bounded(subscriber, node, false, bounds);
         subscribe(&mut network, node, "a/#", "", Subscriber { overflow, ..Subscriber::new(session, 1) });
@@ -329,8 +328,7 @@ fn longest_wait_beside_a_flood(keeps_to_its_credit: bool) -> u64 {
         }
         network.run(10 * MILLISECOND);
         if round % 11 == 0 {
-            let now = network.now;
-            network.hosts[slow].engines[0].take_messages(now, 1);
+            network.take_messages(slow, 1);
         }
         assert!(!status(&network, node, slow).is_stalled);
         if network.hosts[other].published.len() > answered {

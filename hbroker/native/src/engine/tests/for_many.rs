@@ -1,10 +1,10 @@
 //! One client publishes for many: none of them is held up by what another publishes to somebody slow (§7.7).
 
 use super::flow::{Flood, add_node, assert_let_go, flood_one, ignore_credit, read, read_ids};
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{Faults, MILLISECOND, Network, SECOND, credit_field, message};
 use super::sessions::{grant, link_to, status};
 use crate::engine::transport::links::Entry;
-use crate::wire::{self, PublishOut};
+use crate::wire::PublishOut;
 
 /// A client that publishes for many.
 fn add_many(network: &mut Network) -> usize {
@@ -169,11 +169,10 @@ fn one_that_says_late_that_it_publishes_for_many_is_let_go() {
     let slow = add_slow(&mut network, node, "slow");
     network.add_subscriber(node, "quick", 1);
     let client = network.add_client();
-    (0..300).for_each(|_| _ = network.publish(client, &message("slow", b"x", 1)));
+    network.publish_times(client, 300, &message("slow", b"x", 1));
     network.run(SECOND);
     assert!(entry(&mut network, node, client).is_held_back);
-    let mut credit = Vec::new();
-    wire::put_credit_field(&mut credit, 4_096, 8 << 20, true);
+    let credit = credit_field(4_096, 8 << 20, true);
     let link = link_to(&network, client, node).expect("it is connected");
     assert!(network.hosts[client].engines[0].send(link, credit));
     network.run(SECOND);
@@ -214,9 +213,7 @@ fn what_is_for_a_slow_group_waits_and_nothing_else_does() {
     }
     network.add_subscriber(node, "quick", 1);
     let gateway = add_many(&mut network);
-    for _ in 0..2_000 {
-        network.publish(gateway, &PublishOut { ack_queued: true, ..message("slow", b"x", 1) });
-    }
+    network.publish_times(gateway, 2_000, &PublishOut { ack_queued: true, ..message("slow", b"x", 1) });
     for _ in 0..100 {
         let sent = network.publish(gateway, &message("quick", b"x", 1));
         network.run(100 * MILLISECOND);
@@ -242,9 +239,7 @@ fn what_waits_at_the_highest_qos_is_new_to_its_owner_however_many_others_went_be
     let slow = add_slow(&mut network, node, "slow");
     let quick = network.add_subscriber(node, "quick/#", 2);
     let gateway = add_many(&mut network);
-    for _ in 0..1_500 {
-        network.publish(gateway, &PublishOut { ack_queued: true, ..message("slow", b"x", 2) });
-    }
+    network.publish_times(gateway, 1_500, &PublishOut { ack_queued: true, ..message("slow", b"x", 2) });
     network.run(SECOND);
     let (mut got, mut answered_meanwhile) = (Vec::new(), 0);
     for round in 0..1_000 {
@@ -270,7 +265,7 @@ fn what_waits_for_its_share_of_a_window_goes_in_runs() {
     let node = network.add_node("", 1);
     let subscriber = network.add_idle_subscriber(node, "a", 1);
     let gateway = add_many(&mut network);
-    (0..3_000).for_each(|_| _ = network.publish(gateway, &message("a", b"x", 1)));
+    network.publish_times(gateway, 3_000, &message("a", b"x", 1));
     network.run(SECOND);
     assert!(network.counter(gateway, "waiting") > 500, "half of a window is open");
     network.hosts[subscriber].reads = true;

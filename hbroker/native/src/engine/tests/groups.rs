@@ -51,7 +51,7 @@ fn a_message_in_fragments_goes_to_one_member_though_others_come() {
     let members: Vec<usize> = (0..12)
         .map(|_| {
             let client = network.add_client();
-            network.hosts[client].engines[0].listen_in(0, 1, ("g", "a"), 1, false);
+            network.listen_in(client, 1, ("g", "a"), 1);
             network.connect(client, node);
             client
         })
@@ -87,14 +87,10 @@ fn a_member_that_is_gone_gets_nothing_and_nobody_waits_for_it() {
     let members: Vec<usize> = (0..3).map(|_| network.add_member(node, "a", "g", 1)).collect();
     let publisher = network.add_client();
     for (round, &gone) in members.iter().enumerate() {
-        let link = network.hosts[node].links[&network.hosts[gone].session];
-        let now = network.now;
-        network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+        network.close(node, gone);
         network.run(10 * MILLISECOND);
         let before = network.hosts[gone].read.len();
-        for _ in 0..50 {
-            network.publish(publisher, &message("a", b"x", 1));
-        }
+        network.publish_times(publisher, 50, &message("a", b"x", 1));
         network.run(SECOND);
         assert_eq!(network.hosts[gone].read.len(), before);
         assert_eq!(network.hosts[publisher].published.len(), 50 * (round + 1));
@@ -130,9 +126,7 @@ fn what_a_member_that_leaves_had_not_taken_over_goes_to_another() {
         let members: Vec<usize> = (0..6).map(|_| network.add_member(node, "a/#", "g", 1)).collect();
         let publisher = network.add_client();
         for &member in &members[1..] {
-            for _ in 0..40 {
-                network.publish(publisher, &message("a/b", b"x", 1));
-            }
+            network.publish_times(publisher, 40, &message("a/b", b"x", 1));
             let leaves_in = network.rng.random_range(0..6_000);
             network.run(leaves_in);
             begin_to_leave(&mut network, member);
@@ -175,9 +169,7 @@ fn what_a_member_leaves_while_its_subtree_is_handed_over_moves_with_another() {
         network.hosts[member].reads = false;
     }
     let publisher = network.add_client();
-    for _ in 0..20 {
-        network.publish(publisher, &message("a/b", b"x", 1));
-    }
+    network.publish_times(publisher, 20, &message("a/b", b"x", 1));
     // Both are stalled, so no publisher sends these again.
     network.run(3 * SECOND);
     network.assert_all_published(publisher, 20);
@@ -194,15 +186,12 @@ fn what_a_member_that_leaves_has_not_handled_goes_to_another() {
         let mut network = Network::new(9, FAULTS);
         let node = network.add_node("", 2);
         let member = network.add_client_with(|config| config.hold = true);
-        let now = network.now;
-        network.hosts[member].engines[0].listen_in(now, 1, ("g", "a/#"), 2, false);
+        network.listen_in(member, 1, ("g", "a/#"), 2);
         network.connect(member, node);
         network.subscribe_in(member, node, "a/#", "g", 2, false);
         network.hosts[member].reads = reads;
         let publisher = network.add_client();
-        for _ in 0..20 {
-            network.publish(publisher, &message("a/b", b"x", 2));
-        }
+        network.publish_times(publisher, 20, &message("a/b", b"x", 2));
         network.run(SECOND);
         let read: Vec<_> = network.hosts[member].read.iter().map(|read| read.copy).collect();
         assert_eq!(read.len(), if reads { 20 } else { 0 });
@@ -231,8 +220,7 @@ fn what_a_member_gave_back_is_new_to_it_when_it_is_a_member_again() {
     let node = network.add_node("", 1);
     let member = network.add_client_with(|config| config.hold = true);
     let publisher = network.add_client();
-    let now = network.now;
-    network.hosts[member].engines[0].listen_in(now, 1, ("g", "a/#"), 2, false);
+    network.listen_in(member, 1, ("g", "a/#"), 2);
     network.connect(member, node);
     network.subscribe_in(member, node, "a/#", "g", 2, false);
     network.publish(publisher, &message("a/b", b"x", 2));
@@ -247,7 +235,7 @@ fn what_a_member_gave_back_is_new_to_it_when_it_is_a_member_again() {
     take_out(&mut network, node, member);
     network.hosts[member].engines[0].set_leaving(false);
     network.run(100 * MILLISECOND);
-    network.hosts[member].engines[0].listen_in(now, 2, ("g", "a/#"), 2, false);
+    network.listen_in(member, 2, ("g", "a/#"), 2);
     network.subscribe_in(member, node, "a/#", "g", 2, false);
     let (now, gone) = (network.now, network.session(other, node));
     network.hosts[node].engines[0].end_session(now, gone, Drop::SessionEnded);
@@ -353,7 +341,7 @@ fn a_group_is_not_taken_for_another_with_the_same_id() {
         let leaver = network.add_member(node, "a/#", theirs, 1);
         network.hosts[leaver].reads = false;
         let publisher = network.add_client();
-        (0..20).for_each(|_| _ = network.publish(publisher, &message("a/b", b"x", 1)));
+        network.publish_times(publisher, 20, &message("a/b", b"x", 1));
         network.run(100 * MILLISECOND);
         let stays = network.add_member(node, "a/#", theirs, 1);
         assert_eq!(network.hosts[thief].read.len(), 20, "its own");
@@ -372,10 +360,10 @@ fn copies_for_two_groups_of_one_client_are_not_taken_for_one() {
     let mut network = Network::new(4, Faults::default());
     let node = network.add_node("", 1);
     let client = network.add_member(node, "a/#", &first, 2);
-    network.hosts[client].engines[0].listen_in(network.now, 2, (&second, "a/#"), 2, false);
+    network.listen_in(client, 2, (&second, "a/#"), 2);
     network.subscribe_in(client, node, "a/#", &second, 2, false);
     let publisher = network.add_client();
-    (0..20).for_each(|_| _ = network.publish(publisher, &message("a/b", b"x", 2)));
+    network.publish_times(publisher, 20, &message("a/b", b"x", 2));
     network.run_until_drained();
     network.assert_all_published(publisher, 20);
     assert_eq!(network.hosts[client].read.len(), 40, "one for each group");

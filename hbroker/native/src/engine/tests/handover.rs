@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message, publish_field};
 use crate::Micros;
 use crate::engine::Engine;
 use crate::engine::handover::held_queues::HeldQueues;
@@ -88,11 +88,8 @@ pub fn subscribe_persistently(network: &mut Network, client: usize, node: usize,
 }
 
 pub fn leave(network: &mut Network, client: usize, node: usize) {
-    let link = network.hosts[node].links[&network.hosts[client].session];
-    let now = network.now;
-    network.hosts[node].engines[usize::from(link.worker())].close(now, link);
-    let link = network.hosts[client].links[&network.hosts[client].session];
-    network.hosts[client].engines[0].close(now, link);
+    network.close(node, client);
+    network.close(client, client);
 }
 
 fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
@@ -124,7 +121,7 @@ fn what_waits_for_sessions_and_what_was_seen_moves() {
         let quick = network.add_subscriber(old, "b/#", 2);
         let [away, slow] = [(); 2].map(|()| {
             let client = network.add_client();
-            network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
+            network.listen(client, 1, "b/#", 2);
             subscribe_persistently(&mut network, client, old, "b/#");
             client
         });
@@ -143,18 +140,14 @@ fn what_waits_for_sessions_and_what_was_seen_moves() {
             subscribe_persistently(&mut network, client, new, "b/#");
         }
         leave(&mut network, away, new);
-        for engine in &mut network.hosts[new].engines {
-            engine.grant("b", Grant { epoch: 2, serving: false, ..GRANT });
-        }
+        network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
         network.cut(old, "b", new);
         publish_together(&mut network, publisher, 30, together, qos);
         let (queued, seen) = export(&mut network, old, "b");
         // For the one that is away and for the slow one, who has them and did not answer.
         assert_eq!((queued.len(), seen.is_empty()), (180, qos == 1), "seed {seed}");
         assert_eq!(import(&mut network, new, &queued, &seen), 0);
-        for engine in &mut network.hosts[new].engines {
-            engine.grant("b", Grant { epoch: 2, ..GRANT });
-        }
+        network.grant(new, "b", Grant { epoch: 2, ..GRANT });
         publish_together(&mut network, publisher, 30, together, qos);
         network.hosts[slow].reads = true;
         network.connect(away, new);
@@ -184,9 +177,7 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
     let (queued, seen) = export(&mut network, old, "b");
     assert!(queued.is_empty() && seen.is_empty(), "its publisher has them all");
     import(&mut network, new, &queued, &seen);
-    for engine in &mut network.hosts[new].engines {
-        engine.grant("b", Grant { epoch: 2, ..GRANT });
-    }
+    network.grant(new, "b", Grant { epoch: 2, ..GRANT });
     network.run(SECOND);
     assert_eq!(network.counter(new, "messages_in"), 5, "they came to the new owner");
     network.hosts[subscriber].reads = true;
@@ -200,7 +191,7 @@ fn what_a_subscriber_is_about_to_answer_is_waited_for() {
     let mut network = Network::new(8, Faults::default());
     let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 1));
     let subscriber = network.add_client();
-    network.hosts[subscriber].engines[0].listen(network.now, 1, "b/#", 2, false);
+    network.listen(subscriber, 1, "b/#", 2);
     for node in [old, new] {
         subscribe_persistently(&mut network, subscriber, node, "b/#");
     }
@@ -249,9 +240,7 @@ fn what_was_acknowledged_comes_before_what_the_new_owner_takes() {
         network.cut(old, "b", new);
         let (queued, seen) = export(&mut network, old, "b");
         assert_eq!(import(&mut network, new, &queued, &seen), 0);
-        for engine in &mut network.hosts[new].engines {
-            engine.grant("b", Grant { epoch: 2, ..GRANT });
-        }
+        network.grant(new, "b", Grant { epoch: 2, ..GRANT });
         publish_for(&mut network, publisher, 20, qos);
         network.run(SECOND);
         network.parted = None;
@@ -282,9 +271,7 @@ fn what_is_sent_again_comes_before_what_was_acknowledged_later() {
     let (queued, seen) = export(&mut network, old, "b");
     assert_eq!(queued.len(), 2, "the second, and the first, which is to come before it");
     import(&mut network, new, &queued, &seen);
-    for engine in &mut network.hosts[new].engines {
-        engine.grant("b", Grant { epoch: 2, ..GRANT });
-    }
+    network.grant(new, "b", Grant { epoch: 2, ..GRANT });
     network.run(SECOND);
     network.parted = None;
     network.run_until_drained();
@@ -305,9 +292,7 @@ fn what_comes_again_before_it_is_read_is_acknowledged_when_it_is() {
         network.run(SECOND / 2);
         network.cut(old, "b", new);
         export(&mut network, old, "b");
-        for engine in &mut network.hosts[new].engines {
-            engine.grant("b", Grant { epoch: 2, ..GRANT });
-        }
+        network.grant(new, "b", Grant { epoch: 2, ..GRANT });
         network.run(SECOND);
         assert_eq!(network.counter(subscriber, "drop.duplicate_message"), 1, "{bytes} bytes");
         assert!(network.hosts[publisher].published.is_empty(), "{bytes} bytes: nobody has read it");
@@ -335,9 +320,7 @@ fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after()
             assert!(queued.is_empty(), "{order:?}: its publisher has them all");
             import(&mut network, new, &queued, &seen);
         }
-        for engine in &mut network.hosts[new].engines {
-            engine.grant("b", Grant { epoch: 2, ..GRANT });
-        }
+        network.grant(new, "b", Grant { epoch: 2, ..GRANT });
         network.run(SECOND);
         assert_eq!(network.counter(new, "messages_in"), 70, "{order:?}: they are new to the new owner");
         network.hosts[subscriber].reads = true;
@@ -372,9 +355,7 @@ fn what_is_taken_over_while_another_subtree_moves_is_new_to_the_next_owner() {
         network.cut(old, "b", new);
         let (queued, seen) = export(&mut network, old, "b");
         import(&mut network, new, &queued, &seen);
-        for engine in &mut network.hosts[new].engines {
-            engine.grant("b", Grant { epoch: 2, ..GRANT });
-        }
+        network.grant(new, "b", Grant { epoch: 2, ..GRANT });
         network.hosts[subscriber].reads = true;
         network.run_until_drained();
         network.assert_all_published(publisher, 70);
@@ -390,7 +371,7 @@ fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
         let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 1));
         let reader = network.add_idle_subscriber(old, "b/mine/read", 2);
         let away = network.add_client();
-        network.hosts[away].engines[0].listen(network.now, 1, "b/#", 2, false);
+        network.listen(away, 1, "b/#", 2);
         subscribe_persistently(&mut network, away, old, "b/#");
         network.run(10 * MILLISECOND);
         leave(&mut network, away, old);
@@ -401,9 +382,7 @@ fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
         network.run(10 * MILLISECOND);
         assert_eq!(network.hosts[publisher].published.len(), 10, "the reader has answered nothing");
 
-        for engine in &mut network.hosts[old].engines {
-            engine.grant("b/mine", GRANT);
-        }
+        network.grant(old, "b/mine", GRANT);
         network.cut(old, "b", new);
         let less = ["b/mine".to_owned()];
         let (queued, _) = export(&mut network, old, Region { subtree: "b", less: &less });
@@ -433,13 +412,10 @@ fn what_was_answered_is_not_taken_twice_by_the_new_owner() {
     let records: Vec<_> = seen.iter().map(|record| SeenRecord::parse(record).expect("well made")).collect();
     assert!(records.iter().all(|record| record.publisher == id && record.floor == 1));
     let now = network.now;
-    for engine in &mut network.hosts[new].engines {
-        engine.grant("b", Grant { epoch: 2, ..GRANT });
-    }
+    network.grant(new, "b", Grant { epoch: 2, ..GRANT });
     let resend = |network: &mut Network, sequence: u64| {
         let message = PublishOut { publisher: id, sequence, ..message("b/topic", b"x", 2) };
-        let mut field = Vec::new();
-        crate::wire::put_publish_field(&mut field, &message);
+        let field = publish_field(&message);
         network.hosts[new].engines[0].publish_raw(now, &crate::wire::message_of(&field))
     };
     for sequence in 60..80 {
@@ -501,7 +477,7 @@ fn what_was_in_flight_moves_whatever_its_expiry() {
     let mut network = Network::new(8, Faults::default());
     let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
     let client = network.add_client();
-    network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
+    network.listen(client, 1, "b/#", 2);
     network.hosts[client].reads = false;
     subscribe_persistently(&mut network, client, old, "b/#");
     let publisher = network.add_client();

@@ -173,7 +173,7 @@ fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
         };
         let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config, 1));
         engine.grant("a", GRANT);
-        engine.listen(0, 1, "#", 2, false);
+        engine.listen(0, 1, ("", "#"), 2, false);
         let mut now = 1_000 * SECOND;
         let rounds = if cfg!(debug_assertions) { 300_000 } else { 1_000_000 };
         for _ in 0..rounds {

@@ -27,12 +27,10 @@ fn it_survives_owners_that_change_and_links_that_end_half_way() {
             let sent: Vec<Vec<u8>> = [10, 400_000, 20, 300_000].map(|bytes| payload(bytes, 1)).to_vec();
             sent.iter().for_each(|payload| _ = network.publish(publisher, &message("b/c", payload, qos)));
             network.run(10 * MILLISECOND);
-            let now = network.now;
-            let link = network.hosts[publisher].links[&network.hosts[publisher].session];
-            network.hosts[publisher].engines[0].close(now, link);
+            network.close(publisher, publisher);
             network.run(10 * MILLISECOND);
             assert!(network.hosts[publisher].published.len() < 4, "not all is through yet");
-            network.hosts[new].engines[0].grant("b", GRANT);
+            network.grant(new, "b", GRANT);
             network.cut(old, "b", new);
             network.run_until_drained();
             network.assert_all_published(publisher, 4);
@@ -110,8 +108,7 @@ fn those_that_have_no_room_beside_each_other_come_one_after_the_other() {
             config.max_message_bytes = 300_000;
             config.reassembly_bytes = 600_000;
         });
-        let now = network.now;
-        network.hosts[subscriber].engines[0].listen(now, 1, "#", 2, false);
+        network.listen(subscriber, 1, "#", 2);
         network.connect(subscriber, node);
         network.subscribe(subscriber, node, "#", 2, false);
         // Each has one large message under way at a time, and together they are more than there is room for.

@@ -69,14 +69,14 @@ fn a_copy_that_waited_is_counted_when_it_leaves() {
     let mut network = Network::new(1, Faults::default());
     let node = network.add_node("", 1);
     let reader = network.add_client();
-    network.hosts[reader].engines[0].listen(network.now, 1, "t", 1, false);
+    network.listen(reader, 1, "t", 1);
     network.connect(reader, node);
     network.open_session(reader, node, true);
     network.subscribe(reader, node, "t", 1, false);
     network.parted = Some((reader, node));
     network.run(40 * SECOND);
     let publisher = network.add_client();
-    (0..5).for_each(|_| _ = network.publish(publisher, &message("t", b"four", 1)));
+    network.publish_times(publisher, 5, &message("t", b"four", 1));
     network.run(SECOND);
     let taken = Traffic::of_small(5, 20, 0, 0);
     assert_eq!(network.counted(node, "t"), (taken, 0));

@@ -19,14 +19,15 @@ use crate::Micros;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::owner::subscriptions::Opened;
+use crate::engine::retained::replay::Request;
 use crate::engine::sessions::queue::Bounds;
-use crate::engine::transport::event::{DownReason, Event};
+use crate::engine::transport::event::{DownReason, Event, Message};
 use crate::link_id::SessionKey;
 use crate::schema::reason;
-use crate::tables::jurisdiction::Cut;
+use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::trie::Subscriber;
 use crate::topic;
-use crate::wire::{Body, PacketView, PublishOut};
+use crate::wire::{self, Body, PacketView, PublishOut};
 pub use audit::Audits;
 pub use hosts::{GRANT, Host, Read, config};
 pub use line::Faults;
@@ -58,24 +59,26 @@ pub struct Network {
 }
 
 pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
-    PublishOut {
-        topic,
-        payload,
-        publisher: 0,
-        sequence: 0,
-        qos,
-        retain: false,
-        ack_queued: false,
-        published_at_us: 0,
-        expiry_s: None,
-        fragment: None,
-        content_type: "",
-        payload_format: None,
-        response_topic: "",
-        correlation_data: &[],
-        user_properties: &[],
-        origin: 0,
-    }
+    PublishOut { topic, payload, qos, ..PublishOut::default() }
+}
+
+/// The field `publish` of a packet.
+pub fn publish_field(message: &PublishOut<'_>) -> Vec<u8> {
+    let mut field = Vec::new();
+    wire::put_publish_field(&mut field, message);
+    field
+}
+
+/// A CREDIT.
+pub fn credit_field(messages: u32, bytes: u64, for_many: bool) -> Vec<u8> {
+    let mut field = Vec::new();
+    wire::put_credit_field(&mut field, messages, bytes, for_many);
+    field
+}
+
+/// A request for all retained messages that match.
+pub fn request(filter: &str, qos: u8, listener: u64) -> Request<'_> {
+    Request { filter, qos, listener, subtree: "", first: "" }
 }
 
 impl Network {
@@ -111,10 +114,12 @@ impl Network {
     ) -> usize {
         let node = self.add_with(true, workers, change);
         self.owners.insert(0, (subtree, node));
-        for engine in &mut self.hosts[node].engines {
-            engine.grant(subtree, GRANT);
-        }
+        self.grant(node, subtree, GRANT);
         node
+    }
+
+    pub fn grant(&mut self, node: usize, subtree: &str, grant: Grant) {
+        self.hosts[node].engines.iter_mut().for_each(|engine| engine.grant(subtree, grant));
     }
 
     pub fn add_client(&mut self) -> usize {
@@ -128,8 +133,19 @@ impl Network {
 
     /// A client with a subscription at a node.
     pub fn add_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
-        let client = self.add_client();
-        self.hosts[client].engines[0].listen(self.now, 1, filter, qos, false);
+        self.add_subscriber_with(node, filter, qos, |_| {})
+    }
+
+    /// One with other settings than `config` gives.
+    pub fn add_subscriber_with(
+        &mut self,
+        node: usize,
+        filter: &str,
+        qos: u8,
+        change: impl FnOnce(&mut Config),
+    ) -> usize {
+        let client = self.add_client_with(change);
+        self.listen(client, 1, filter, qos);
         self.connect(client, node);
         self.subscribe(client, node, filter, qos, false);
         client
@@ -140,6 +156,24 @@ impl Network {
         let client = self.add_subscriber(node, filter, qos);
         self.hosts[client].reads = false;
         client
+    }
+
+    pub fn listen(&mut self, client: usize, listener: u64, filter: &str, qos: u8) {
+        self.listen_in(client, listener, ("", filter), qos);
+    }
+
+    pub fn listen_in(&mut self, client: usize, listener: u64, subscription: (&str, &str), qos: u8) {
+        self.hosts[client].engines[0].listen(self.now, listener, subscription, qos, false);
+    }
+
+    pub fn take_messages(&mut self, client: usize, limit: usize) -> Vec<Message> {
+        self.hosts[client].engines[0].take_messages(self.now, limit)
+    }
+
+    /// Ends the link of a client at one of its ends.
+    pub fn close(&mut self, host: usize, client: usize) {
+        let link = self.hosts[host].links[&self.hosts[client].session];
+        self.hosts[host].engines[usize::from(link.worker())].close(self.now, link);
     }
 
     pub fn connect(&mut self, client: usize, node: usize) {
@@ -158,7 +192,7 @@ impl Network {
     /// A client with a subscription at a node, as a member of a group.
     pub fn add_member(&mut self, node: usize, filter: &str, group: &str, qos: u8) -> usize {
         let client = self.add_client();
-        self.hosts[client].engines[0].listen_in(self.now, 1, (group, filter), qos, false);
+        self.listen_in(client, 1, (group, filter), qos);
         self.connect(client, node);
         self.subscribe_in(client, node, filter, group, qos, false);
         client
@@ -217,6 +251,11 @@ impl Network {
         let sent = self.hosts[client].engines[0]
             .publish(self.now, message, || Bytes::copy_from_slice(message.payload));
         sent.expect("a valid message").expect("there is room")
+    }
+
+    /// Publishes a message so many times.
+    pub fn publish_times(&mut self, client: usize, count: usize, message: &PublishOut<'_>) -> Vec<u64> {
+        (0..count).map(|_| self.publish(client, message)).collect()
     }
 
     pub fn cut(&mut self, from: usize, subtree: &'static str, to: usize) {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rand::Rng;
 
-use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, credit_field, message};
 use crate::engine::Side;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
-use crate::wire::{self, PublishOut};
+use crate::wire::PublishOut;
 
 const TOPICS: [&str; 3] = ["b/one", "b/two", "b/three"];
 
@@ -59,8 +59,7 @@ fn firsts(network: &Network, host: usize, topic: &str, published: &[Vec<u8>]) ->
 fn grant_credit(network: &mut Network, node: usize, client: usize, messages: u32, bytes: u64) {
     let session = network.hosts[client].session;
     if let Some(&link) = network.hosts[node].links.get(&session) {
-        let mut credit = Vec::new();
-        wire::put_credit_field(&mut credit, messages, bytes, false);
+        let credit = credit_field(messages, bytes, false);
         network.hosts[node].engines[0].send(link, credit);
     }
 }
@@ -110,9 +109,7 @@ fn what_is_published_next_never_passes_the_pending_batch() {
         [("a", 0, 1, None), ("a", 2, 1, None), ("b", 0, 1, None), ("a", 1, 1, Some(9)), ("a", 1, 3_000, None)]
     {
         let before = network.hosts[subscriber].read.len();
-        for _ in 0..5 {
-            network.publish(publisher, &message("a", b"x", 1));
-        }
+        network.publish_times(publisher, 5, &message("a", b"x", 1));
         let payload = vec![1; size];
         let published_at_us = network.now;
         let last = PublishOut { expiry_s, published_at_us, ..message(topic, &payload, qos) };
@@ -168,8 +165,8 @@ fn whatever_happens_on_their_way_they_come_in_order_and_are_told_once() {
             match network.rng.random_range(0..12) {
                 0 => grant_credit(&mut network, one, publisher, 5, 2_000),
                 1 => grant_credit(&mut network, one, publisher, 4_096, 8 << 20),
-                2 => network.hosts[one].engines[0].grant("", Grant { serving: false, ..GRANT }),
-                3 | 4 => network.hosts[one].engines[0].grant("", GRANT),
+                2 => network.grant(one, "", Grant { serving: false, ..GRANT }),
+                3 | 4 => network.grant(one, "", GRANT),
                 5 => {
                     let (now, session) = (network.now, network.hosts[publisher].session);
                     if let Some(&link) = network.hosts[publisher].links.get(&session) {
@@ -178,7 +175,7 @@ fn whatever_happens_on_their_way_they_come_in_order_and_are_told_once() {
                 }
                 6 if !moved && seed % 2 == 0 => {
                     moved = true;
-                    network.hosts[other].engines[0].grant("b", Grant { epoch: 2, ..GRANT });
+                    network.grant(other, "b", Grant { epoch: 2, ..GRANT });
                     network.cut(one, "b", other);
                 }
                 7 => network.hosts[publisher].engines[0].forget_zones(None),
@@ -187,7 +184,7 @@ fn whatever_happens_on_their_way_they_come_in_order_and_are_told_once() {
             let time = network.rng.random_range(0..4 * MILLISECOND);
             network.run(time);
         }
-        network.hosts[one].engines[0].grant("", GRANT);
+        network.grant(one, "", GRANT);
         grant_credit(&mut network, one, publisher, 4_096, 8 << 20);
         network.run_until_drained();
         let told = &network.hosts[publisher].published;

@@ -25,11 +25,11 @@ fn nobody_uses_up_the_numbers_of_another() {
         network.publish(victim, &message("home/door", b"open", 2));
         network.run_until_drained();
         forge(&mut network, attacker, victim, 100);
-        (0..300).for_each(|_| _ = network.publish(attacker, &message("mine", b"", 2)));
+        network.publish_times(attacker, 300, &message("mine", b"", 2));
         network.run_until_drained();
         assert_eq!(reasons(&network, attacker, reason::NOT_AUTHORIZED), 300);
         assert_eq!(network.counter(node, "drop.foreign_publisher"), 300);
-        (0..200).for_each(|_| _ = network.publish(victim, &message("home/door", b"alarm", 2)));
+        network.publish_times(victim, 200, &message("home/door", b"alarm", 2));
         network.run_until_drained();
         network.assert_all_published(victim, 201);
         assert_eq!(network.sequences(subscriber, "home/door"), (1..=201).collect::<Vec<_>>());
@@ -167,9 +167,7 @@ fn a_group_gets_a_message_once_whatever_worker_it_comes_to() {
         let first = shares(&network);
         // Who had it leaves: the other one gets what comes from now on.
         let had = members[first.iter().position(|&count| count > 0).expect("one has it")];
-        let link = network.hosts[node].links[&network.hosts[had].session];
-        let now = network.now;
-        network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+        network.close(node, had);
         come_by_another_worker(&mut network, publisher, node);
         network.run(30 * SECOND);
         assert_eq!(shares(&network), first, "{workers} workers");
@@ -193,14 +191,13 @@ fn what_comes_again_by_another_worker_is_answered_when_it_is_distributed() {
         network.hosts[subscriber].reads = false;
         publish_unheard(&mut network, publisher, node, "a");
         let before = network.counter(node, "drop.duplicate_message");
-        let address = network.hosts[publisher].address;
-        let (now, link) = (network.now, network.hosts[node].links[&network.hosts[publisher].session]);
-        network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+        let (start, address) = (network.now, network.hosts[publisher].address);
+        network.close(node, publisher);
         network.hosts[publisher].address = (address.ip(), address.port() + 1_001).into();
         network.parted = None;
         while network.counter(node, "drop.duplicate_message") == before {
             network.run(1_000);
-            assert!(network.now < now + 10 * SECOND, "it does not come again");
+            assert!(network.now < start + 10 * SECOND, "it does not come again");
         }
         assert_eq!(network.hosts[publisher].published.len(), 1, "{workers} workers: nobody has it yet");
         network.hosts[subscriber].reads = true;
@@ -222,7 +219,7 @@ fn another_run_of_a_session_is_another_publisher() {
             (config.session, config.named) = (session, true);
             config.incarnation = run << 40;
         });
-        (0..5).for_each(|_| _ = network.publish(publisher, &message("a", b"x", 2)));
+        network.publish_times(publisher, 5, &message("a", b"x", 2));
         network.run(SECOND);
         network.assert_all_published(publisher, 5);
         let address = network.hosts[publisher].address;

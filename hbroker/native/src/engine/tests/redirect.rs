@@ -33,12 +33,12 @@ fn a_handover_under_traffic_loses_nothing_and_keeps_the_order() {
             network.subscribe(subscriber, new, "b/#", 2, false);
             let publisher = network.add_client();
             publish_for(&mut network, publisher, 60, qos);
-            network.hosts[new].engines[0].grant("b", Grant { epoch: 2, serving: false, ..GRANT });
+            network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
             network.cut(old, "b", new);
             publish_for(&mut network, publisher, 60, qos);
             network.run(70 * MILLISECOND);
             assert!(network.counter(new, "drop.handover") > 0, "the new owner did not serve yet");
-            network.hosts[new].engines[0].grant("b", Grant { epoch: 2, ..GRANT });
+            network.grant(new, "b", Grant { epoch: 2, ..GRANT });
             publish_for(&mut network, publisher, 60, qos);
             network.run_until_drained();
             network.assert_all_published(publisher, 180);
@@ -64,7 +64,7 @@ fn messages_of_qos_0_leave_the_way_that_they_took_as_soon_as_another_is_known() 
     publish_for(&mut network, publisher, 10, 0);
     network.run(SECOND);
     let before = network.counter(new, "messages_in");
-    network.hosts[new].engines[0].grant("b", Grant { epoch: 2, ..GRANT });
+    network.grant(new, "b", Grant { epoch: 2, ..GRANT });
     network.cut(old, "b", new);
     publish_for(&mut network, publisher, 1, 0);
     network.run(SECOND);
@@ -83,12 +83,12 @@ fn a_publisher_tries_each_message_once_in_the_time_that_it_waits_for_a_handover(
     let publisher = network.add_client();
     publish_for(&mut network, publisher, 1, 1);
     network.run_until_drained();
-    network.hosts[node].engines[0].grant("", Grant { serving: false, ..GRANT });
+    network.grant(node, "", Grant { serving: false, ..GRANT });
     publish_for(&mut network, publisher, 20, 1);
     network.run(SECOND);
     let tries = network.counter(node, "drop.handover");
     assert!((20 * 50..=20 * 101).contains(&tries), "{tries}");
-    network.hosts[node].engines[0].grant("", GRANT);
+    network.grant(node, "", GRANT);
     network.run_until_drained();
     network.assert_all_published(publisher, 21);
 }
@@ -103,9 +103,9 @@ fn an_owner_that_refuses_and_is_the_owner_again_takes_nothing_out_of_its_turn() 
             let publisher = network.add_client();
             publish_for(&mut network, publisher, 20, qos);
             for _ in 0..5 {
-                network.hosts[node].engines[0].grant("", Grant { serving: false, ..GRANT });
+                network.grant(node, "", Grant { serving: false, ..GRANT });
                 publish_for(&mut network, publisher, 10, qos);
-                network.hosts[node].engines[0].grant("", GRANT);
+                network.grant(node, "", GRANT);
                 publish_for(&mut network, publisher, 10, qos);
             }
             network.run_until_drained();
@@ -123,14 +123,14 @@ fn what_must_reach_its_subscribers_waits_until_they_are_back() {
         let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 });
         let node = network.add_node("", 1);
         let publisher = network.add_client();
-        network.hosts[node].engines[0].grant("b", Grant { gathering: true, ..GRANT });
+        network.grant(node, "b", Grant { gathering: true, ..GRANT });
         (0..=2).for_each(|qos| publish_for(&mut network, publisher, 5, qos));
         network.run(100 * MILLISECOND);
         let published = &network.hosts[publisher].published;
         assert!(published.is_empty(), "seed {seed}: acknowledged to nobody's good: {published:?}");
         assert!(network.counter(node, "messages_in") > 0, "what nobody waits for goes on");
         let subscriber = network.add_subscriber(node, "b/#", 2);
-        network.hosts[node].engines[0].grant("b", GRANT);
+        network.grant(node, "b", GRANT);
         network.run_until_drained();
         network.assert_all_published(publisher, 10);
         let expected: Vec<u64> = (6..=15).collect();
@@ -148,9 +148,7 @@ fn a_link_that_ends_gives_its_messages_to_the_next_in_order() {
             let publisher = network.add_client();
             for _ in 0..4 {
                 publish_for(&mut network, publisher, 20, qos);
-                let link = network.hosts[publisher].links[&network.hosts[publisher].session];
-                let now = network.now;
-                network.hosts[publisher].engines[0].close(now, link);
+                network.close(publisher, publisher);
             }
             publish_for(&mut network, publisher, 20, qos);
             network.run_until_drained();

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{Faults, MILLISECOND, Network, SECOND, message, publish_field, request};
 use crate::core::Datagrams;
 use crate::engine::metrics::counters::Drop;
-use crate::engine::retained::replay::Request;
 use crate::link_id::SessionKey;
 use crate::tables::retained::{Offer, RetainedFragment};
-use crate::wire::{self, PublishOut};
+use crate::wire::PublishOut;
 
 /// Steps of a replay look at no more than this.
 const MOST_WORK: usize = 1_000;
@@ -34,8 +33,7 @@ fn keep(network: &mut Network, node: usize, count: u64, bytes: usize, qos: u8) {
     for sequence in 1..=count {
         let topic = format!("a/{sequence}");
         let out = PublishOut { publisher: 77, sequence, retain: true, ..message(&topic, &payload, qos) };
-        let mut field = Vec::new();
-        wire::put_publish_field(&mut field, &out);
+        let field = publish_field(&out);
         let part = RetainedFragment {
             topic: &topic,
             field: &field,
@@ -51,7 +49,7 @@ fn keep(network: &mut Network, node: usize, count: u64, bytes: usize, qos: u8) {
 
 fn ask(network: &mut Network, node: usize, key: SessionKey, filter: &str, qos: u8) -> bool {
     let (now, home) = (network.now, usize::from(key.worker()));
-    network.hosts[node].engines[home].send_retained(now, key, Request::of(filter, qos, 1))
+    network.hosts[node].engines[home].send_retained(now, key, request(filter, qos, 1))
 }
 
 /// How often a subscriber read each topic.
@@ -88,10 +86,7 @@ fn who_does_not_answer_gets_no_more_than_its_credit_and_a_part_of_its_queue() {
     let mut network = Network::new(2, Faults::default());
     let node = add_node(&mut network, 1);
     keep(&mut network, node, 20_000, 30, 1);
-    let subscriber = network.add_client_with(|config| config.receive_messages = 100);
-    network.hosts[subscriber].engines[0].listen(network.now, 1, "#", 1, false);
-    network.connect(subscriber, node);
-    network.subscribe(subscriber, node, "#", 1, false);
+    let subscriber = network.add_subscriber_with(node, "#", 1, |config| config.receive_messages = 100);
     network.hosts[subscriber].reads = false;
     network.run(100 * MILLISECOND);
     let key = network.session(subscriber, node);
@@ -118,10 +113,7 @@ fn what_is_kept_meanwhile_comes_once_and_never_before_what_it_replaced() {
         let node = add_node(&mut network, 1);
         keep(&mut network, node, 3_000, 30, 2);
         let publisher = network.add_client();
-        let subscriber = network.add_client_with(|config| config.receive_messages = 200);
-        network.hosts[subscriber].engines[0].listen(network.now, 1, "#", qos, false);
-        network.connect(subscriber, node);
-        network.subscribe(subscriber, node, "#", qos, false);
+        let subscriber = network.add_subscriber_with(node, "#", qos, |config| config.receive_messages = 200);
         network.run(50 * MILLISECOND);
         let key = network.session(subscriber, node);
         assert!(ask(&mut network, node, key, "#", qos));
@@ -159,7 +151,7 @@ fn it_goes_on_when_the_session_has_a_link_again() {
     let node = add_node(&mut network, 1);
     keep(&mut network, node, 20_000, 30, 1);
     let subscriber = network.add_client_with(|config| config.receive_messages = 100);
-    network.hosts[subscriber].engines[0].listen(network.now, 1, "#", 1, false);
+    network.listen(subscriber, 1, "#", 1);
     network.connect(subscriber, node);
     let key = network.open_session(subscriber, node, true);
     network.subscribe(subscriber, node, "#", 1, false);
@@ -210,7 +202,7 @@ fn who_has_too_many_is_told_and_the_refusal_counted() {
     let node = add_node(&mut network, 1);
     keep(&mut network, node, 2_000, 30, 1);
     let subscriber = network.add_client_with(|config| config.receive_messages = 1);
-    network.hosts[subscriber].engines[0].listen(network.now, 1, "#", 1, false);
+    network.listen(subscriber, 1, "#", 1);
     network.connect(subscriber, node);
     let key = network.open_session(subscriber, node, false);
     network.hosts[subscriber].reads = false;
@@ -237,10 +229,7 @@ fn many_who_subscribe_to_everything_take_small_turns_between_messages() {
     keep(&mut network, node, 100_000, 10, 1);
     let subscribers: Vec<usize> = (0..64)
         .map(|_| {
-            let client = network.add_client_with(|config| config.receive_messages = 300);
-            network.hosts[client].engines[0].listen(network.now, 1, "#", 1, false);
-            network.connect(client, node);
-            network.subscribe(client, node, "#", 1, false);
+            let client = network.add_subscriber_with(node, "#", 1, |config| config.receive_messages = 300);
             client
         })
         .collect();

@@ -2,8 +2,7 @@
 
 use rand::Rng;
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use crate::engine::retained::replay::Request;
+use super::network::{Faults, MILLISECOND, Network, SECOND, message, request};
 use crate::wire::PublishOut;
 
 fn retained<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {
@@ -31,7 +30,7 @@ fn send_retained_for(
 ) {
     let (now, key) = (network.now, network.session(subscriber, node));
     let home = usize::from(key.worker());
-    let request = Request::of(filter, qos, listener);
+    let request = request(filter, qos, listener);
     assert!(network.hosts[node].engines[home].send_retained(now, key, request));
 }
 
@@ -104,7 +103,7 @@ fn each_listener_gets_what_is_retained_once_however_often_it_is_asked_for() {
         let subscriber = network.add_subscriber(node, "a/+", qos);
         let mut expected = 0;
         for listener in [1, 2] {
-            network.hosts[subscriber].engines[0].listen(network.now, listener, "a/+", qos, false);
+            network.listen(subscriber, listener, "a/+", qos);
             // Twice at once, in nobody's name, and again after all has been read.
             for asker in [listener, listener, 0] {
                 send_retained_for(&mut network, subscriber, node, "a/+", qos, asker);
@@ -147,7 +146,7 @@ fn the_flag_that_an_application_sees_is_that_of_mqtt() {
         let mut network = Network::new(9, Faults::default());
         let node = network.add_node("", 1);
         let subscriber = network.add_client();
-        network.hosts[subscriber].engines[0].listen(0, 1, "#", 1, retain_as_published);
+        network.hosts[subscriber].engines[0].listen(0, 1, ("", "#"), 1, retain_as_published);
         network.connect(subscriber, node);
         network.subscribe(subscriber, node, "#", 1, false);
         network.hosts[subscriber].reads = false;
@@ -157,8 +156,7 @@ fn the_flag_that_an_application_sees_is_that_of_mqtt() {
         network.run(SECOND);
         send_retained(&mut network, subscriber, node, "a", 1);
         network.run(SECOND);
-        let now = network.now;
-        let mut read = network.hosts[subscriber].engines[0].take_messages(now, 10);
+        let mut read = network.take_messages(subscriber, 10);
         // Messages on two topics come in either order; what was published last was retained first.
         read.sort_by_key(|message| {
             (message.is_retained(), message.publish.windows(3).any(|text| text == b"\x0a\x01b"))
@@ -169,8 +167,7 @@ fn the_flag_that_an_application_sees_is_that_of_mqtt() {
 
 /// Which listeners a subscriber read each message for, in order.
 fn listeners(network: &mut Network, subscriber: usize) -> Vec<(bool, Vec<u64>)> {
-    let now = network.now;
-    let read = network.hosts[subscriber].engines[0].take_messages(now, 100);
+    let read = network.take_messages(subscriber, 100);
     let sorted = |mut listeners: Vec<u64>| {
         listeners.sort_unstable();
         listeners
@@ -186,7 +183,7 @@ fn with_two_listeners(seed: u64) -> (Network, usize, usize, usize) {
     let node = network.add_node("", 1);
     let (publisher, subscriber) = (network.add_client(), network.add_client());
     for (listener, filter) in [(11, "a/+"), (12, "#")] {
-        network.hosts[subscriber].engines[0].listen(0, listener, filter, 1, false);
+        network.listen(subscriber, listener, filter, 1);
     }
     network.connect(subscriber, node);
     network.subscribe(subscriber, node, "#", 1, false);
@@ -212,7 +209,7 @@ fn what_is_retained_is_for_the_listener_that_asked_alone() {
     read.sort();
     assert_eq!(read, [(true, vec![11]), (true, vec![11]), (true, vec![12]), (true, vec![12])]);
     // Asked for in nobody's name it is for whoever has not had it.
-    network.hosts[subscriber].engines[0].listen(network.now, 13, "+/b", 1, false);
+    network.listen(subscriber, 13, "+/b", 1);
     network.publish(publisher, &retained("a/c", b"x", 1));
     network.run(SECOND);
     assert_eq!(listeners(&mut network, subscriber), [(false, all.clone())]);

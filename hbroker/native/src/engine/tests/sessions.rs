@@ -11,7 +11,7 @@ mod restarts;
 
 use std::collections::HashMap;
 
-use super::network::{MILLISECOND, Network, message};
+use super::network::{MILLISECOND, Network, credit_field, message};
 use crate::Micros;
 use crate::engine::Engine;
 use crate::engine::sessions::queue::Bounds;
@@ -21,7 +21,6 @@ use crate::engine::transport::outbound::Outbound;
 use crate::link_id::LinkId;
 use crate::prefix::Prefix;
 use crate::tables::match_set::Subscriber;
-use crate::wire;
 
 /// The bounds of a queue that the node's settings give.
 pub const OWN: Bounds = Bounds { messages: 0, bytes: 0 };
@@ -29,7 +28,7 @@ pub const OWN: Bounds = Bounds { messages: 0, bytes: 0 };
 /// A client whose session outlives its links, subscribed at a node.
 pub fn add_persistent(network: &mut Network, node: usize, filter: &str, qos: u8, bounds: Bounds) -> usize {
     let client = network.add_client();
-    network.hosts[client].engines[0].listen(network.now, 1, filter, qos, false);
+    network.listen(client, 1, filter, qos);
     network.connect(client, node);
     let session = network.open_bounded(client, node, true, bounds);
     subscribe(network, node, filter, "", Subscriber::new(session, qos));
@@ -73,8 +72,7 @@ pub fn link_to(network: &Network, client: usize, node: usize) -> Option<LinkId> 
 
 /// A client grants a node credit for so many messages more.
 pub fn grant(network: &mut Network, client: usize, node: usize, messages: u32) {
-    let mut field = Vec::new();
-    wire::put_credit_field(&mut field, messages, 1 << 20, false);
+    let field = credit_field(messages, 1 << 20, false);
     let link = link_to(network, client, node).expect("it is connected");
     assert!(network.hosts[client].engines[0].out.queue_control(link, field.into()));
 }

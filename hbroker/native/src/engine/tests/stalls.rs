@@ -37,10 +37,7 @@ fn one_that_answers_a_few_of_many_holds_publishers_for_two_seconds_and_no_longer
 fn one_message_that_is_left_out_holds_publishers_for_two_seconds_and_no_longer() {
     let mut network = Network::new(5, Faults::default());
     let node = network.add_node("", 1);
-    let picky = network.add_client_with(|config| config.hold = true);
-    network.hosts[picky].engines[0].listen(network.now, 1, "a/#", 1, false);
-    network.connect(picky, node);
-    network.subscribe(picky, node, "a/#", 1, false);
+    let picky = network.add_subscriber_with(node, "a/#", 1, |config| config.hold = true);
     let publisher = network.add_client();
     let left_out = network.publish(publisher, &message("a/b", b"x", 1));
     let id = network.hosts[publisher].publisher;
@@ -70,10 +67,7 @@ fn one_message_that_is_left_out_holds_publishers_for_two_seconds_and_no_longer()
 fn a_message_behind_one_that_is_answered_late_holds_publishers_no_longer() {
     let mut network = Network::new(1, Faults::default());
     let node = add_node(&mut network, 1);
-    let subscriber = network.add_client_with(|config| config.hold = true);
-    network.hosts[subscriber].engines[0].listen(network.now, 1, "a/#", 1, false);
-    network.connect(subscriber, node);
-    network.subscribe(subscriber, node, "a/#", 1, false);
+    let subscriber = network.add_subscriber_with(node, "a/#", 1, |config| config.hold = true);
     let publisher = network.add_client();
     let id = network.hosts[publisher].publisher;
     let late = network.publish(publisher, &message("a/b", b"late", 1));
@@ -93,10 +87,7 @@ fn a_message_behind_one_that_is_answered_late_holds_publishers_no_longer() {
 fn a_message_that_waited_when_progress_was_marked_may_not_be_left_out_either() {
     let mut network = Network::new(6, Faults::default());
     let node = add_node(&mut network, 1);
-    let picky = network.add_client_with(|config| config.hold = true);
-    network.hosts[picky].engines[0].listen(network.now, 1, "a/#", 1, false);
-    network.connect(picky, node);
-    network.subscribe(picky, node, "a/#", 1, false);
+    let picky = network.add_subscriber_with(node, "a/#", 1, |config| config.hold = true);
     grant(&mut network, picky, node, 0);
     network.run(50 * MILLISECOND);
     let publisher = network.add_client();
@@ -122,12 +113,12 @@ fn one_that_leaves_a_group_now_and_then_does_not_set_its_clock_back() {
     let silent = network.add_idle_subscriber(node, "a/#", 1);
     let second = network.add_member(node, "g/t", "g", 1);
     let (victim, helper) = (network.add_client(), network.add_client());
-    network.hosts[silent].engines[0].listen_in(network.now, 2, ("g", "g/t"), 1, false);
+    network.listen_in(silent, 2, ("g", "g/t"), 1);
     network.publish(victim, &message("a/b", b"x", 1));
     let (key, start) = (network.session(silent, node), network.now);
     while network.hosts[victim].published.is_empty() && network.now < start + 20 * SECOND {
         network.subscribe_in(silent, node, "g/t", "g", 1, false);
-        (0..16).for_each(|_| _ = network.publish(helper, &message("g/t", b"y", 1)));
+        network.publish_times(helper, 16, &message("g/t", b"y", 1));
         network.run(400 * MILLISECOND);
         let now = network.now;
         assert!(network.hosts[node].engines[0].unsubscribe(now, "g/t", "g", key));
@@ -151,8 +142,7 @@ fn one_that_paused_is_waited_for_again_when_it_goes_on_though_its_queue_is_full(
         flood.send(&mut network, &message("a/b", b"x", 1));
         network.run(5 * MILLISECOND);
         if round > 600 {
-            let now = network.now;
-            network.hosts[subscriber].engines[0].take_messages(now, 40);
+            network.take_messages(subscriber, 40);
         }
         if round == 1_200 {
             lost = dropped(&status(&network, node, subscriber), "queue_full");

@@ -20,12 +20,9 @@ impl Apart {
         for seed in 0..64 {
             let mut network = Network::new(seed, Faults::default());
             let node = network.add_node("", 2);
-            let subscriber =
-                network.add_client_with(|config| (config.hold, config.receive_messages) = (true, credit));
-            let now = network.now;
-            network.hosts[subscriber].engines[0].listen(now, 1, "t", qos, false);
-            network.connect(subscriber, node);
-            network.subscribe(subscriber, node, "t", qos, false);
+            let subscriber = network.add_subscriber_with(node, "t", qos, |config| {
+                (config.hold, config.receive_messages) = (true, credit)
+            });
             let publisher = network.add_client_with(|config| config.max_datagram = 8_952);
             network.publish(publisher, &message("t", b"first", 0));
             // Full datagrams, so that the link finds how large they may be.

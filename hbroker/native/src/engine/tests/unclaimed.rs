@@ -28,14 +28,12 @@ fn it_waits_unacknowledged_for_a_listener_in_order() {
         }
         network.run(SECOND);
         assert!(network.hosts[publisher].published.is_empty() && network.hosts[client].read.is_empty());
-        let now = network.now;
-        network.hosts[client].engines[0].listen(now, 1, "a", 2, false);
+        network.listen(client, 1, "a", 2);
         network.run(SECOND);
         let lengths: Vec<usize> = network.hosts[client].read.iter().map(|read| read.payload.len()).collect();
         assert_eq!(lengths, [1, 5_000, 1], "seed {seed}");
         assert_eq!(network.hosts[publisher].published.len(), 3, "the other topic waits on");
-        let now = network.now;
-        network.hosts[client].engines[0].listen(now, 2, "#", 2, false);
+        network.listen(client, 2, "#", 2);
         network.run_until_drained();
         assert_eq!(network.sequences(client, "b").len(), 1);
         network.assert_all_published(publisher, 4);
@@ -51,9 +49,7 @@ fn it_is_given_up_after_a_while_or_where_there_is_too_much_of_it() {
     let (now, session) = (network.now, network.session(client, 0));
     network.hosts[0].engines[0].out.grant(now, session, 4_096, 8 << 20);
     let payload = vec![0; 1_000];
-    for _ in 0..30 {
-        network.publish(publisher, &message("a", &payload, 1));
-    }
+    network.publish_times(publisher, 30, &message("a", &payload, 1));
     network.run(SECOND);
     let too_much = network.counter(client, "drop.unclaimed");
     assert!((10..=12).contains(&too_much), "{too_much} of 30 were more than 20,000 bytes");
@@ -61,8 +57,7 @@ fn it_is_given_up_after_a_while_or_where_there_is_too_much_of_it() {
     network.run(40 * SECOND);
     network.assert_all_published(publisher, 30);
     assert_eq!(network.counter(client, "drop.unclaimed"), 30);
-    let now = network.now;
-    network.hosts[client].engines[0].listen(now, 1, "#", 2, false);
+    network.listen(client, 1, "#", 2);
     network.run(SECOND);
     assert!(network.hosts[client].read.is_empty());
 }
@@ -73,8 +68,7 @@ fn in_other_sessions_and_at_qos_0_nothing_waits() {
         let (mut network, client, publisher) = subscribed(2, persistent);
         network.publish(publisher, &message("a", b"x", qos));
         network.run_until_drained();
-        let now = network.now;
-        network.hosts[client].engines[0].listen(now, 1, "#", 2, false);
+        network.listen(client, 1, "#", 2);
         network.run(SECOND);
         assert!(network.hosts[client].read.is_empty());
         assert_eq!(network.counter(client, "drop.unclaimed"), 0);
@@ -99,8 +93,7 @@ fn subscribed_with_credit_for_one() -> (Network, usize, usize, usize) {
 #[test]
 fn a_queue_that_nobody_wants_holds_up_the_rest_of_its_session_once() {
     let (mut network, _, client, publisher) = subscribed_with_credit_for_one();
-    let now = network.now;
-    network.hosts[client].engines[0].listen(now, 1, "b", 2, false);
+    network.listen(client, 1, "b", 2);
     for topic in ["a", "a", "a", "b", "a", "b"] {
         network.publish(publisher, &message(topic, b"x", 2));
     }
@@ -127,8 +120,7 @@ fn over_another_link_it_waits_again() {
     network.publish(publisher, &message("a", b"y", 1));
     network.connect(client, node);
     network.run(20 * SECOND);
-    let now = network.now;
-    network.hosts[client].engines[0].listen(now, 1, "a", 1, false);
+    network.listen(client, 1, "a", 1);
     network.run_until_drained();
     assert_eq!(network.sequences(client, "a"), [2]);
 }
@@ -136,8 +128,7 @@ fn over_another_link_it_waits_again() {
 #[test]
 fn when_a_listener_has_left_it_waits_for_another_again() {
     let (mut network, _, client, publisher) = subscribed_with_credit_for_one();
-    let now = network.now;
-    network.hosts[client].engines[0].listen(now, 1, "b", 1, false);
+    network.listen(client, 1, "b", 1);
     network.publish(publisher, &message("a", b"x", 1));
     network.run(36 * SECOND);
     assert_eq!(network.counter(client, "drop.unclaimed"), 1);
@@ -146,8 +137,7 @@ fn when_a_listener_has_left_it_waits_for_another_again() {
     network.publish(publisher, &message("b", b"y", 1));
     network.publish(publisher, &message("b", b"z", 1));
     network.run(20 * SECOND);
-    let now = network.now;
-    network.hosts[client].engines[0].listen(now, 2, "b", 1, false);
+    network.listen(client, 2, "b", 1);
     network.run_until_drained();
     assert_eq!(network.sequences(client, "b"), [2, 3]);
 }

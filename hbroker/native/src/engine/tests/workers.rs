@@ -38,9 +38,7 @@ fn a_link_that_ends_takes_its_subscriptions_from_every_worker() {
     let node = network.add_node("", 3);
     let subscribers: Vec<usize> = (0..6).map(|_| network.add_subscriber(node, "a/#", 1)).collect();
     for &subscriber in &subscribers[..5] {
-        let link = network.hosts[node].links[&network.hosts[subscriber].session];
-        let now = network.now;
-        network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+        network.close(node, subscriber);
     }
     network.run(MILLISECOND);
     for engine in &mut network.hosts[node].engines {

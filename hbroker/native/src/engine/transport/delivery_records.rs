@@ -129,11 +129,6 @@ impl Positions {
         self.0 == 0
     }
 
-    /// The first position, if there is one.
-    pub fn first(self) -> u32 {
-        self.0.trailing_zeros()
-    }
-
     /// The position after `before` others.
     fn nth(self, before: usize) -> Option<u32> {
         (0..u64::BITS).filter(|&position| self.contains(position)).nth(before)
@@ -173,11 +168,6 @@ impl<T> Default for DeliveryRecords<T> {
 }
 
 impl<T> DeliveryRecords<T> {
-    /// Opens an entry, for a later delivery than all before.
-    pub fn open(&mut self, delivery: u64, value: T) {
-        self.open_batch(delivery, 1, value);
-    }
-
     /// Opens an entry for `count` deliveries, which are later than all before.
     pub fn open_batch(&mut self, first: u64, count: u32, value: T) {
         debug_assert!(self.entries.back().is_none_or(|newest| newest.first < first));
@@ -320,7 +310,7 @@ mod tests {
     #[test]
     fn settles_each_entry_once_and_lowest_first() {
         let mut delivery_records = DeliveryRecords::default();
-        [3, 4, 7, 9].into_iter().for_each(|delivery| delivery_records.open(delivery, delivery));
+        [3, 4, 7, 9].into_iter().for_each(|delivery| delivery_records.open_batch(delivery, 1, delivery));
         assert_eq!(settled(&mut delivery_records, 5, 6), [0; 0]);
         assert_eq!(settled(&mut delivery_records, 4, 4), [4]);
         assert_eq!(settled(&mut delivery_records, 4, 4), [0; 0]);
@@ -377,7 +367,7 @@ mod tests {
     #[test]
     fn ranges_without_anything_open_cost_little() {
         let mut delivery_records = DeliveryRecords::default();
-        (1..=10_000).for_each(|delivery| delivery_records.open(delivery, delivery));
+        (1..=10_000).for_each(|delivery| delivery_records.open_batch(delivery, 1, delivery));
         assert_eq!(settled(&mut delivery_records, 2, 4_000).len(), 3_999);
         for _ in 0..3 {
             assert_eq!(settled(&mut delivery_records, 2, 4_000), [0; 0]);

@@ -17,7 +17,7 @@ fn who_acknowledges_datagrams_and_never_a_message_costs_what_its_bounds_say() {
     network.connect(liar, node);
     let session = network.open_bounded(liar, node, false, bounds);
     subscribe(&mut network, node, "a/#", "", Subscriber::new(session, 1));
-    network.hosts[liar].engines[0].listen(network.now, 1, "a/#", 1, false);
+    network.listen(liar, 1, "a/#", 1);
     network.hosts[liar].reads = false;
     let publisher = network.add_client();
     for _ in 0..200 {
@@ -44,7 +44,7 @@ fn a_full_queue_gives_way_as_its_policy_says() {
         let mut network = Network::new(3, Faults::default());
         let node = network.add_node("", 2);
         let client = network.add_client();
-        network.hosts[client].engines[0].listen(network.now, 1, "a/#", 1, false);
+        network.listen(client, 1, "a/#", 1);
         network.connect(client, node);
         let bounds = Bounds { messages: 10, bytes: 0 };
         let session = network.open_bounded(client, node, true, bounds);
@@ -83,7 +83,7 @@ fn no_more_is_given_to_a_link_than_its_peer_grants() {
             network.run(200 * MILLISECOND);
         }
         network.hosts[subscriber].reads = round % 6 > 3;
-        (0..5).for_each(|_| _ = network.publish(publisher, &message("a/b", b"x", 1)));
+        network.publish_times(publisher, 5, &message("a/b", b"x", 1));
         network.run(50 * MILLISECOND);
         let session = network.session(subscriber, node);
         let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");
@@ -136,8 +136,7 @@ fn what_a_peer_grants_before_its_session_is_made_holds_for_it() {
         subscribe(&mut network, node, "a/#", "", Subscriber::new(session, 1));
         let publisher = network.add_client();
         network.hosts[subscriber].reads = false;
-        let now = network.now;
-        network.hosts[subscriber].engines[0].listen(now, 1, "a/#", 1, false);
+        network.listen(subscriber, 1, "a/#", 1);
         publish_many(&mut network, publisher, 10, 1);
         let session = network.session(subscriber, node);
         let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");

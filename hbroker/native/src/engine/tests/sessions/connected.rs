@@ -3,10 +3,9 @@
 
 use super::super::flow::{Flood, assert_let_go, ignore_credit, read_ids};
 use super::super::handover::{export, import};
-use super::super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use super::super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, credit_field, message, request};
 use super::{OWN, check, dropped, link_to, put_away, status, subscribe};
 use crate::engine::metrics::counters::Drop;
-use crate::engine::retained::replay::Request;
 use crate::engine::sessions::session::Session;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
@@ -28,7 +27,7 @@ fn add_slow(network: &mut Network, node: usize, topic: &str, host: [u8; 4], mess
     network.add_client();
     network.hosts[client].address = (host, 1_000 + client as u16).into();
     network.hosts[client].reads = false;
-    network.hosts[client].engines[0].listen(network.now, 1, topic, 1, false);
+    network.listen(client, 1, topic, 1);
     subscribe_slow(network, client, node, topic, messages);
     client
 }
@@ -37,8 +36,7 @@ fn subscribe_slow(network: &mut Network, client: usize, node: usize, topic: &str
     network.connect(client, node);
     let session = network.open_bounded(client, node, true, OWN);
     subscribe(network, node, topic, "", Subscriber::new(session, 1));
-    let mut field = Vec::new();
-    wire::put_credit_field(&mut field, messages, 64 << 20, false);
+    let field = credit_field(messages, 64 << 20, false);
     let link = link_to(network, client, node).expect("it is connected");
     assert!(network.hosts[client].engines[0].out.queue_control(link, field.into()));
 }
@@ -226,7 +224,7 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
     let mut publish = |network: &mut Network| {
         sent += 10;
         for &publisher in &publishers {
-            (0..10).for_each(|_| _ = network.publish(publisher, &out));
+            network.publish_times(publisher, 10, &out);
         }
         sent
     };
@@ -281,9 +279,7 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
             network.cut(node, "slow", new);
             let (queued, seen) = export(&mut network, node, "slow");
             assert_eq!(import(&mut network, new, &queued, &seen), 0);
-            for engine in &mut network.hosts[new].engines {
-                engine.grant("slow", Grant { epoch: 2, ..GRANT });
-            }
+            network.grant(new, "slow", Grant { epoch: 2, ..GRANT });
             network.hosts[slow].reads = true;
         }
     }
@@ -352,7 +348,7 @@ fn retained_messages_for_a_session_that_is_full_come_when_it_has_read() {
     assert!(is_full_everywhere(&network, node, slow));
     let (now, key) = (network.now, network.session(slow, node));
     let home = &mut network.hosts[node].engines[usize::from(key.worker())];
-    assert!(home.send_retained(now, key, Request::of("kept/#", 1, 1)));
+    assert!(home.send_retained(now, key, request("kept/#", 1, 1)));
     let before = status(&network, node, slow).queued;
     network.run(SECOND);
     assert_eq!(status(&network, node, slow).queued, before, "it has no room for them");

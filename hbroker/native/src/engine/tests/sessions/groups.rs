@@ -11,7 +11,7 @@ fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends
         let node = network.add_node("", workers);
         let members: Vec<usize> = (0..4).map(|_| network.add_client()).collect();
         for &member in &members {
-            network.hosts[member].engines[0].listen_in(network.now, 1, ("g", "a/#"), 1, false);
+            network.listen_in(member, 1, ("g", "a/#"), 1);
             network.connect(member, node);
             let session = network.open_session(member, node, false);
             subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
@@ -28,9 +28,7 @@ fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends
         publish_many(&mut network, publisher, 100, 1);
         network.run(100 * MILLISECOND);
         for &member in &members[..2] {
-            let now = network.now;
-            let link = network.hosts[node].links[&network.hosts[member].session];
-            network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+            network.close(node, member);
         }
         network.run_until_drained();
         network.assert_all_published(publisher, 200);
@@ -54,7 +52,7 @@ fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
     let stalled = network.add_client();
     let ready = network.add_client();
     for (client, persistent) in [(away, true), (stalled, false), (ready, true)] {
-        network.hosts[client].engines[0].listen_in(network.now, 1, ("g", "a/#"), 1, false);
+        network.listen_in(client, 1, ("g", "a/#"), 1);
         network.connect(client, node);
         let session = network.open_session(client, node, persistent);
         subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
@@ -70,9 +68,7 @@ fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
     assert_eq!(network.hosts[ready].read.len() - before, 50);
     assert_eq!(status(&network, node, away).session_counters.accepted, 0);
     put_away(&mut network, node, ready);
-    let now = network.now;
-    let link = network.hosts[node].links[&network.hosts[stalled].session];
-    network.hosts[node].engines[usize::from(link.worker())].close(now, link);
+    network.close(node, stalled);
     network.run(SECOND);
     publish_many(&mut network, publisher, 50, 1);
     network.run(SECOND);

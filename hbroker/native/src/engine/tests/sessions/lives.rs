@@ -33,7 +33,7 @@ impl Life {
         for (index, persistent) in [true, true, false].into_iter().enumerate() {
             let bounds = Bounds { messages: [30, 10_000, 50][index], bytes: 0 };
             let client = network.add_client();
-            network.hosts[client].engines[0].listen(network.now, 1, "a/#", 2, false);
+            network.listen(client, 1, "a/#", 2);
             subscribers.push((client, persistent, bounds));
         }
         let publishers = (0..2).map(|_| network.add_client()).collect();

@@ -15,7 +15,7 @@ fn add_away(network: &mut Network, node: usize, filter: &str, host: [u8; 4]) -> 
     let next = network.hosts.len();
     let client = network.add_client();
     network.hosts[client].address = (host, 1_000 + next as u16).into();
-    network.hosts[client].engines[0].listen(network.now, 1, filter, 1, false);
+    network.listen(client, 1, filter, 1);
     network.connect(client, node);
     let session = network.open_bounded(client, node, true, OWN);
     subscribe(network, node, filter, "", Subscriber::new(session, 1));
