@@ -324,34 +324,6 @@ fn parse_never_panics() {
     assert!(read > 0);
 }
 
-/// Run with `cargo test --release -- --ignored --nocapture parse_time`.
-#[test]
-#[ignore = "a measurement"]
-fn parse_time() {
-    use std::hint::black_box;
-    use std::time::Instant;
-
-    let field = publish_field(&MESSAGE).len();
-    for messages in [1, 8, 64] {
-        let datagram = bundle(messages);
-        let round = |_| {
-            let start = Instant::now();
-            for _ in 0..1_000 {
-                let view = DatagramView::parse(black_box(&datagram)).unwrap();
-                view.packets().sections().for_each(|section| _ = black_box(section.len()));
-            }
-            start.elapsed() / 1_000
-        };
-        // The least of many: what the machine does besides only ever adds.
-        let best = (0..1_000).map(round).min().unwrap();
-        println!(
-            "{messages} messages of {field} bytes: {best:?} a datagram, {:?} a message; a view has {} bytes",
-            best / messages as u32,
-            size_of::<PacketView<'_>>(),
-        );
-    }
-}
-
 /// A message of `QoS` 0 that others can be like.
 const MODEL: PublishOut<'_> =
     PublishOut { topic: "home/kitchen/oven", payload: b"215", sequence: 126, qos: 0, origin: 9, ..MESSAGE };

@@ -1,9 +1,6 @@
 //! Retained messages come a part at a time, however many there are, and between other messages (§7.6).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-use rustix::time::{ClockId, clock_gettime};
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message, publish_field, request};
 use crate::core::Datagrams;
@@ -283,36 +280,4 @@ fn what_is_dropped_is_freed_in_turns_of_its_own() {
         turns += 1;
     }
     assert!(turns > 10 && engine.shared.retained.lock().bytes() == 0, "{turns}");
-}
-
-#[test]
-#[ignore = "a measurement"]
-fn retained_time_of_a_turn() {
-    let worked = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
-    };
-    for qos in [0, 1] {
-        let mut network = Network::new(12, Faults::default());
-        let node = network.add_node_with("", 1, |config| {
-            config.retained_bytes = 1 << 30;
-            config.telemetry = false;
-        });
-        keep(&mut network, node, 1_000_000, 100, 1);
-        let subscriber = network.add_subscriber(node, "#", qos);
-        let key = network.session(subscriber, node);
-        let start = worked();
-        assert!(ask(&mut network, node, key, "#", qos));
-        let (mut turns, now) = (vec![worked() - start], network.now);
-        let engine = &mut network.hosts[node].engines[0];
-        while engine.poll_timeout().is_some_and(|due| due <= now) {
-            let start = worked();
-            engine.handle_timeout(now);
-            turns.push(worked() - start);
-        }
-        turns.sort();
-        let (longest, usual) = (turns[turns.len() - 1], turns[turns.len() / 2]);
-        println!("QoS {qos}: {} turns, half of them {usual:?}, the longest {longest:?}", turns.len());
-        assert!(longest < Duration::from_millis(1));
-    }
 }

@@ -2,7 +2,6 @@
 
 mod bounds;
 mod reading;
-mod time;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

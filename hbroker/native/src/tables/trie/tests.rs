@@ -1,8 +1,6 @@
 //! The trie against a search through all filters.
 
-mod cost;
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -263,4 +261,35 @@ fn given_back(draw: impl Fn(u64, &mut SmallRng) -> String) {
         kept.insert(each.session.0, (filter.to_owned(), group.to_owned()));
     });
     assert!(stay.iter().all(|(session, (filter, group))| kept[session] == (filter.clone(), (*group).into())));
+}
+
+/// Which of a filter's levels are `+`, a bit for each.
+fn filter_of(shape: u32, levels: u32, end: &str) -> String {
+    let names: Vec<&str> = (0..levels).map(|at| if shape >> at & 1 == 1 { "+" } else { "a" }).collect();
+    format!("{}/{end}", names.join("/"))
+}
+
+#[test]
+fn a_look_up_follows_at_most_one_filter_of_each_shape() {
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut found = MatchSet::default();
+    let mut followed = 0;
+    for _ in 0..200 {
+        let mut trie = SubscriptionTrie::new(7);
+        let (levels, mut used) = (random.random_range(1..=8), BTreeSet::new());
+        for session in 0..random.random_range(1..200) {
+            let shape = random.random_range(0..1 << levels);
+            used.insert(shape);
+            let end = ["#", "a", "b", "c/d", "+"][random.random_range(0..4)];
+            trie.insert(&filter_of(shape, levels, end), "", Subscriber::new(SessionKey(session), 0));
+        }
+        for end in ["a", "b", "c/d", "e/f/g"] {
+            let topic = format!("{}/{end}", vec!["a"; levels as usize].join("/"));
+            trie.collect_matches(&topic, &mut found);
+            let most = used.len() * (topic.split('/').count() + 1);
+            assert!(found.visited <= most, "{} of {most}", found.visited);
+            followed += found.visited;
+        }
+    }
+    assert!(followed > 10_000, "{followed}");
 }
