@@ -94,10 +94,10 @@ impl Core {
     }
 
     /// The core of a pool client. Once that client is closed, the core's methods have no effect.
-    pub fn of_pool_client(client_pool: Arc<ClientPoolCore>, load_engine: PoolClientId) -> Self {
+    pub fn of_pool_client(client_pool: Arc<ClientPoolCore>, id: PoolClientId) -> Self {
         Self {
             shared: client_pool.shared().clone(),
-            driver: Driver::PoolClient(client_pool, load_engine),
+            driver: Driver::PoolClient(client_pool, id),
             taker: None,
             barriers: AtomicU64::default(),
         }
@@ -192,8 +192,8 @@ impl Core {
     /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
     pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
         match &self.driver {
-            Driver::PoolClient(client_pool, load_engine) => {
-                client_pool.send_to(*load_engine, address, packet, token, pad_to);
+            Driver::PoolClient(client_pool, id) => {
+                client_pool.send_to(*id, address, packet, token, pad_to);
             }
             _ => self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to)),
         }
@@ -404,7 +404,7 @@ impl Core {
                 let (engine, now) = &mut *guard;
                 act(engine, *now)
             }
-            Driver::PoolClient(client_pool, load_engine) => client_pool.on_pool_client(*load_engine, act),
+            Driver::PoolClient(client_pool, id) => client_pool.on_pool_client(*id, act),
             Driver::Load(endpoint) => {
                 endpoint.with_machine(0, |load_engine, now| act(&mut load_engine.engine, now))
             }
