@@ -58,7 +58,7 @@ fn what_comes_together_stays_together_where_its_link_takes_all_of_it() {
         let mut network = Network::new(3, Faults::default());
         let node = network.add_node("", 1);
         network.add_subscriber_with(node, "t", 1, |config| {
-            (config.hold, config.receive_messages) = (true, credit)
+            (config.hold, config.receive_messages) = (true, credit);
         });
         let publisher = network.add_client();
         network.publish(publisher, &message("t", b"first", 0));

@@ -225,10 +225,7 @@ fn many_who_subscribe_to_everything_take_small_turns_between_messages() {
     let node = add_node(&mut network, 1);
     keep(&mut network, node, 100_000, 10, 1);
     let subscribers: Vec<usize> = (0..64)
-        .map(|_| {
-            let client = network.add_subscriber_with(node, "#", 1, |config| config.receive_messages = 300);
-            client
-        })
+        .map(|_| network.add_subscriber_with(node, "#", 1, |config| config.receive_messages = 300))
         .collect();
     network.run(100 * MILLISECOND);
     let now = network.now;

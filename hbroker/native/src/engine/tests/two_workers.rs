@@ -21,7 +21,7 @@ impl Apart {
             let mut network = Network::new(seed, Faults::default());
             let node = network.add_node("", 2);
             let subscriber = network.add_subscriber_with(node, "t", qos, |config| {
-                (config.hold, config.receive_messages) = (true, credit)
+                (config.hold, config.receive_messages) = (true, credit);
             });
             let publisher = network.add_client_with(|config| config.max_datagram = 8_952);
             network.publish(publisher, &message("t", b"first", 0));
