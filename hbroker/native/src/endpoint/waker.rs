@@ -152,7 +152,7 @@ impl OutputSignal {
     }
 }
 
-/// A descriptor that one side makes readable and the other side unreadable: an eventfd.
+/// A descriptor that one side makes readable and the other side unreadable.
 struct Doorbell {
     event: File,
 }

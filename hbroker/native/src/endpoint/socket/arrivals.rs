@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use super::flows::Flows;
-use super::linux;
+use super::{Control, no_name};
 
 /// The most messages in one system call.
 pub const WIDTH: usize = 32;
@@ -42,7 +42,7 @@ pub struct Arrivals {
     /// How many messages the next call may return, so that they exceed `BATCH_BYTES` by little.
     width: usize,
     pub(super) names: Box<[libc::sockaddr_storage]>,
-    pub(super) controls: Box<[linux::Control]>,
+    pub(super) controls: Box<[Control]>,
 }
 
 pub type Slot = Box<[u8]>;
@@ -70,8 +70,8 @@ impl Arrivals {
             flows: Flows::default(),
             batch: Vec::with_capacity(WIDTH),
             width: WIDTH,
-            names: vec![linux::no_name(); WIDTH].into_boxed_slice(),
-            controls: vec![linux::Control::EMPTY; WIDTH].into_boxed_slice(),
+            names: vec![no_name(); WIDTH].into_boxed_slice(),
+            controls: vec![Control::EMPTY; WIDTH].into_boxed_slice(),
         }
     }
 

@@ -14,30 +14,19 @@ use super::transport::Layers;
 
 /// How many connections the kernel may queue for one worker until it accepts them.
 const BACKLOG: i32 = 4_096;
-/// Whether an accepted socket inherits the options of the listening socket.
-pub const INHERITS: bool = cfg!(target_os = "linux");
 /// After this time without traffic the kernel probes a peer (TCP keep-alive), however long the MQTT keep
 /// alive is.
 const PROBE_AFTER: Duration = Duration::from_secs(120);
 const PROBE_EVERY: Duration = Duration::from_secs(30);
 /// How long sent bytes may stay unacknowledged.
-#[cfg(target_os = "linux")]
 const UNANSWERED: Duration = Duration::from_secs(120);
 
 /// The settings of a listener. They may change while it is open. An open connection keeps the settings of its
 /// accept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub layers: Layers,
     pub limits: Limits,
-    /// How many bytes of output may wait for a client that does not read, before it receives no more.
-    pub write_buffer: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { layers: Layers::default(), limits: Limits::default(), write_buffer: 1 << 20 }
-    }
 }
 
 /// A listener, as the workers know it.
@@ -103,17 +92,14 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
         socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
-    if INHERITS {
-        prepare(&socket);
-    }
+    prepare(&socket);
     Ok(socket)
 }
 
-/// Sets the options of a connection's socket. A system may refuse some of them.
-pub fn prepare(socket: &Socket) {
+/// Sets the options that the sockets of its connections inherit. The system may refuse some of them.
+fn prepare(socket: &Socket) {
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
-    #[cfg(target_os = "linux")]
     let _ = socket.set_tcp_user_timeout(Some(UNANSWERED));
 }
 
@@ -131,7 +117,7 @@ mod tests {
         let (listener, sockets) = open(0, any, Settings::default(), 2).unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut is_seen = [false; 2];
-        while is_seen != [true; 2] && INHERITS {
+        while is_seen != [true; 2] {
             assert!(Instant::now() < deadline);
             let _client = std::net::TcpStream::connect(listener.address).unwrap();
             for (socket, is_seen) in sockets.iter().zip(&mut is_seen) {

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use mio::net::{TcpListener, TcpStream};
 use slab::Slab;
-use socket2::SockRef;
 
 use super::admission::ConnectionPermit;
 use super::counters::{Counters, add};
-use super::listener::{INHERITS, Listener, prepare};
+use super::listener::Listener;
 use crate::Micros;
 
 /// How many connections one iteration accepts on each socket, at most.
@@ -47,10 +46,9 @@ impl Listeners {
         register(&mut self.listeners[index].socket, index)
     }
 
-    /// Closes the socket of one listener, or all.
-    pub fn close(&mut self, number: Option<u32>) {
-        self.listeners
-            .retain(|_, listen_socket| number.is_some_and(|number| number != listen_socket.listener.number));
+    /// Closes all sockets.
+    pub fn close(&mut self) {
+        self.listeners.clear();
     }
 
     /// The poll reports that connections are waiting.
@@ -102,9 +100,6 @@ impl Listeners {
                         let permit = listen_socket.listener.limiter.admit(now, source.ip());
                         let is_welcome = permit.as_ref().is_some_and(ConnectionPermit::is_welcome);
                         if let Some(permit) = permit {
-                            if !INHERITS {
-                                prepare(&SockRef::from(&socket));
-                            }
                             let is_in = take(&listen_socket.listener, socket, source, permit);
                             add(if is_in { &counters.accepted } else { &counters.accept_errors }, 1);
                         }
