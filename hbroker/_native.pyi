@@ -787,11 +787,9 @@ class ListenerSettings:
     - `connections`: the most connections; `connections_of_host`: of one IPv4 address or IPv6 network of 64
       bits, ignored with `proxy_protocol`; `connect_rate`: new ones a second (0: any number). Connections
       beyond these are refused with CONNACK.
-    - `write_buffer`: how many bytes may wait for a client that does not read.
-    - `handshake_bytes`, `handshake_us`: the limits until CONNECT is complete.
     - `maximum_packet`: in bytes.
-    - `rate`, `rate_bytes`: how many messages and bytes a client may send in a second (0: any number); beyond
-      that the client is not read. `Accept.rate` replaces the first.
+    - `rate`: how many messages a client may send in a second (0: any number); beyond that the client is not
+      read. `Accept.rate` replaces it.
 
     Raises NativeError for invalid TLS settings; the text says which.
     """
@@ -809,17 +807,9 @@ class ListenerSettings:
         connections: int = 1_000_000,
         connections_of_host: int = 1_000_000,
         connect_rate: int = 0,
-        write_buffer: int = 1_048_576,
-        handshake_bytes: int = 65_536,
-        handshake_us: int = 10_000_000,
         maximum_packet: int = 268_435_460,
         receive_maximum: int = 1_000,
-        topic_alias_maximum: int = 64,
-        topic_aliases: int = 64,
-        maximum_qos: int = 2,
-        retain_available: bool = True,
         rate: int = 0,
-        rate_bytes: int = 0,
     ) -> ListenerSettings: ...
 
 @final
@@ -846,8 +836,7 @@ class ConnectEvent:
     - `listener`: the number of `open_listener`. `peer`: behind a load balancer, the address in the PROXY
       header.
     - `version`: 3 (MQTT 3.1), 4 (3.1.1) or 5.
-    - `certificate`: the subject of the client's certificate in the notation of RFC 4514, and
-      `certificate_name` its common name; empty: it has none.
+    - `certificate_name`: the common name of the client's certificate; empty: it has none.
     - `session_expiry_s`: 0 before version 5.
     """
 
@@ -858,19 +847,13 @@ class ConnectEvent:
     is_bridge: bool
     client_id: str
     clean_start: bool
-    certificate: str
     certificate_name: str
     username: str | None
     password: bytes | None
     keep_alive_s: int
     will: WillMessage | None
     session_expiry_s: int
-    receive_maximum: int
-    maximum_packet_size: int | None
-    topic_alias_maximum: int
-    wants_response_information: bool
     wants_problem_information: bool
-    user_properties: tuple[tuple[str, str], ...]
     auth_method: str | None
     auth_data: bytes
 
@@ -914,14 +897,14 @@ class AuthEvent:
 class ClosedEvent:
     """A connection with a ConnectEvent has ended. This is its last event.
 
-    - `session`: that of `accept`. It has no connection any more, and the network has answered its messages
-      (or has not within 2 s). 0: the client was not accepted.
+    If it was accepted, its session has no connection any more, and the network has answered its messages (or
+    has not within 2 s).
+
     - `cause`: "disconnect", "closed", "keep_alive", "protocol_error", "too_large" or "server".
     - `reason`: the reason code of the client's DISCONNECT. `session_expiry_s`: as DISCONNECT changed it.
     """
 
     connection: int
-    session: int
     cause: str
     reason: int | None
     session_expiry_s: int | None
@@ -973,21 +956,13 @@ class SessionState:
 
 @final
 class ConnectionStatus:
-    """The status of an accepted connection: PUBLISH packets and bytes in both directions, what is queued for
-    it, and what was dropped."""
+    """The status of an accepted connection: PUBLISH packets in both directions, and how many messages are
+    queued for it, and were dropped."""
 
     connection: int
-    session: int
-    listener: int
-    peer: _Address
-    client_id: str
     messages_in: int
     messages_out: int
-    bytes_in: int
-    bytes_out: int
     queued: int
-    queued_bytes: int
-    in_flight: int
     dropped: int
 
 @final
@@ -1063,8 +1038,6 @@ class Gateway(ClientPool):
         use or not of this machine, or the number is in use."""
     def set_listener(self, number: int, settings: ListenerSettings) -> None:
         """Changes the settings for new connections. Open connections keep theirs."""
-    def close_listener(self, number: int) -> None:
-        """Closes the listener to new connections."""
 
     # Connections
     def poll_mqtt(self, limit: int = 1024) -> list[_MqttEvent]:
@@ -1083,8 +1056,6 @@ class Gateway(ClientPool):
         self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
     ) -> None:
         """Sends DISCONNECT, if the version allows it, and closes. ClosedEvent follows."""
-    def disconnect_all(self, code: int, *, text: str = "", server_reference: str | None = None) -> None:
-        """The same for every connection. Clients that are not accepted yet are refused."""
     def suback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None:
         """Sends SUBACK, and then the messages for the listeners that waited for it."""
     def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...

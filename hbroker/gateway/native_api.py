@@ -89,12 +89,7 @@ class ConnectEvent:
     keep_alive_s: int = 0
     will: WillMessage | None = None
     session_expiry_s: int = 0
-    receive_maximum: int = 65_535
-    maximum_packet_size: int | None = None
-    topic_alias_maximum: int = 0
-    wants_response_information: bool = False
     wants_problem_information: bool = True
-    user_properties: tuple[tuple[str, str], ...] = ()
     auth_method: str | None = None
     auth_data: bytes = b""
 
@@ -235,10 +230,7 @@ class Accept:
     assigned_client_id: str | None = None
     server_keep_alive_s: int | None = None
     session_expiry_s: int | None = None
-    response_information: str | None = None
     auth_method: str | None = None
-    auth_data: bytes = b""
-    user_properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,6 @@ class ConnectionStatus:
     connection: int
     messages_in: int
     messages_out: int
-    bytes_in: int
-    bytes_out: int
     queued: int
     dropped: int
 
@@ -313,7 +311,7 @@ class FakeNativeApi:
 
     def connections(self, most: int) -> list[ConnectionStatus]:
         open = [number for number in self.accepted if self.is_open(number)]
-        return [ConnectionStatus(number, 1, 2, 3, 4, 0, 0) for number in open[:most]]
+        return [ConnectionStatus(number, 1, 2, 0, 0) for number in open[:most]]
 
     def gateway_counters(self) -> dict[str, int]:
         return {"packets_in": 7, "messages_in": 3}

@@ -49,10 +49,7 @@ class Accept:
     assigned_client_id: str | None = None
     server_keep_alive_s: int | None = None
     session_expiry_s: int | None = None
-    response_information: str | None = None
     auth_method: str | None = None
-    auth_data: bytes = b""
-    user_properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass

@@ -77,6 +77,5 @@ def test_invalid_listener_settings_are_refused_with_a_reason() -> None:
         with Raw(address[1]) as client:
             client.send(connect("x"))
             assert client.expect(CONNACK)[1] == 0x97
-        setup.gateway.close_listener(7)
         with pytest.raises(NativeError, match="99"):
             setup.gateway.export_session(99)

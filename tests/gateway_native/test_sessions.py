@@ -111,19 +111,17 @@ def test_the_end_of_a_connection_is_reported_once_with_its_cause() -> None:
         assert causes[names["gone"]] == ("closed", None)
 
 
-def test_disconnect_all_sends_disconnect_to_every_client() -> None:
-    with gateway_up() as setup:
-        port = setup.open()
-        clients = [Raw(port).open(f"c{number}") for number in range(20)]
-        setup.gateway.disconnect_all(0x8B, text="maintenance", server_reference="other:1883")
-        for client in clients:
-            body = client.expect(DISCONNECT)
-            assert body[0] == 0x8B
-            assert b"other:1883" in body
-            assert client.at_end()
-            client.socket.close()
-        setup.wait(lambda: len(setup.closed) == 20)
-        assert {event.cause for event in setup.closed} == {"server"}
+def test_disconnect_names_the_reason_and_another_server() -> None:
+    with gateway_up() as setup, Raw(setup.open()).open("c") as client:
+        setup.gateway.disconnect(
+            setup.connects[0].connection, 0x8B, text="maintenance", server_reference="other:1883"
+        )
+        body = client.expect(DISCONNECT)
+        assert body[0] == 0x8B
+        assert b"other:1883" in body
+        assert client.at_end()
+        setup.wait(lambda: setup.closed)
+        assert [event.cause for event in setup.closed] == ["server"]
 
 
 def test_changed_access_rules_apply_at_once_to_publish_and_delivery() -> None:

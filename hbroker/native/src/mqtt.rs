@@ -8,7 +8,7 @@
 //!             v                    | distribution: bridge, fanout, message, encoder (to and from the client pool)
 //!          clients, client   the clients of one worker; called by io through the trait `io::protocol`
 //!             v
-//!          connection   one transport stream, with codec, aliases, throttle, access::rules and event
+//!          connection   one transport stream, with codec, aliases, access::rules and event
 //!             v
 //!          session   what outlives the stream, with ack_guard
 //!          io   sockets, threads, TLS, WebSocket; knows nothing of MQTT
@@ -42,7 +42,7 @@
 //! | bytes were read | `Connection::handle_bytes`; at most `Connection::read_limit` bytes, and none while `wants_bytes` is false |
 //! | the stream ended | `Connection::handle_end` |
 //! | `Connection::poll_timeout` is reached | `Connection::handle_timeout` |
-//! | Python answers | `Connection::accept`, `refuse`, `suback`, `unsuback`, `challenge`, `disconnect` |
+//! | Python answers | `Connection::accept`, `refuse`, `acknowledge`, `challenge`, `disconnect` |
 //! | the network answered a PUBLISH | `Connection::answer` (`Session::answer` if the session is parked) |
 //! | the network has room again | `Connection::resume` |
 //! | a message for the client arrived | `Connection::deliver` (`Session::deliver` if the session is parked) |
@@ -66,7 +66,6 @@ pub mod io;
 mod metrics;
 pub mod session;
 pub mod settings;
-mod throttle;
 mod unfinished;
 pub mod worker_event;
 

@@ -77,33 +77,3 @@ impl Outgoing {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clients_alias_is_set_replaced_and_bounded() {
-        let mut aliases = Incoming::default();
-        assert_eq!(aliases.resolve(3, 0, "a"), Err(Reason::TOPIC_ALIAS_INVALID));
-        assert_eq!(aliases.resolve(3, 4, "a"), Err(Reason::TOPIC_ALIAS_INVALID));
-        assert_eq!(aliases.resolve(3, 2, ""), Err(Reason::PROTOCOL_ERROR));
-        assert_eq!(aliases.resolve(3, 2, "a"), Ok("a"));
-        assert_eq!(aliases.resolve(3, 2, ""), Ok("a"));
-        assert_eq!(aliases.resolve(3, 2, "b"), Ok("b"));
-        assert_eq!(aliases.resolve(3, 2, ""), Ok("b"));
-        assert_eq!(aliases.resolve(3, 1, ""), Err(Reason::PROTOCOL_ERROR));
-        assert_eq!(aliases.resolve(0, 1, "a"), Err(Reason::TOPIC_ALIAS_INVALID));
-    }
-
-    #[test]
-    fn no_more_aliases_are_given_than_the_client_takes() {
-        let mut aliases = Outgoing::new(1);
-        assert_eq!(aliases.of("long/topic"), Alias::Announce(1));
-        assert_eq!(aliases.of("long/topic"), Alias::Announce(1), "it was not sent");
-        aliases.announced("long/topic", Alias::Announce(1));
-        assert_eq!(aliases.of("long/topic"), Alias::Instead(1));
-        assert_eq!(aliases.of("other/topic"), Alias::None);
-        assert_eq!(Outgoing::new(0).of("long/topic"), Alias::None);
-    }
-}

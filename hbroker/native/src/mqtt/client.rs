@@ -26,8 +26,10 @@ pub struct Client {
     pub connection: Connection,
     /// 0 until the client is accepted.
     pub session: SessionHandle,
-    /// The client's name and access list, once the client is accepted.
-    pub name: Option<Box<Name>>,
+    /// The number of its access list.
+    pub access: Option<u32>,
+    /// Marks its messages once it has a subscription with No Local.
+    pub origin: u64,
     /// Requests that Python has not answered.
     pub open_requests: u16,
     /// The network had no room for the client's message: when to offer it again, and how many times it was
@@ -51,22 +53,13 @@ pub struct Marks {
     pub ack_queued: bool,
 }
 
-/// The identity of an accepted client.
-pub struct Name {
-    pub client_id: Box<str>,
-    pub user: Box<str>,
-    /// The number of its access list.
-    pub access: Option<u32>,
-    /// See [`Marks`]. The client's messages carry it once the client has a subscription with No Local.
-    pub origin: u64,
-}
-
 impl Client {
     pub fn new(connection: Connection) -> Self {
         Self {
             connection,
             session: 0,
-            name: None,
+            access: None,
+            origin: 0,
             open_requests: 0,
             retry: None,
             refusals: 0,

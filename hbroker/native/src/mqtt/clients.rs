@@ -142,9 +142,6 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
     }
 
     fn handle_bytes(&mut self, connections: &mut Connections<Client>, id: ConnectionId, bytes: &'t [u8]) {
-        if let Some((_, client)) = connections.get(id) {
-            client.traffic.bytes_in += bytes.len() as u64;
-        }
         self.with(connections, id, |connection, turn, above, _| connection.handle_bytes(turn, bytes, above));
     }
 
@@ -321,7 +318,7 @@ impl<N: Network> ClientTurn<'_, N> {
                 self.leaving.insert(id, Leaving { handle: client.session, session, closed });
                 self.dispatcher.leave(client.session, id);
             }
-            _ if client.version.is_some() => self.worker_events.push(WorkerEvent::Closed(id, 0, closed)),
+            _ if client.version.is_some() => self.worker_events.push(WorkerEvent::Closed(id, closed)),
             _ => {}
         }
     }

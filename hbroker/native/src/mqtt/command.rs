@@ -1,16 +1,14 @@
 //! Commands from other threads to a worker's clients: Python's answers, and items from the network.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use crate::mqtt::access::rules::AccessList;
-use crate::mqtt::codec::packets::{Accept, Auth, CloseReason, Version};
+use crate::mqtt::codec::packets::{Accept, Auth, CloseReason};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::Counters;
 use crate::mqtt::distribution::fanout::SessionItem;
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::session::Load;
 use crate::mqtt::settings::SessionSettings;
 use crate::mqtt::worker_event::SessionHandle;
 
@@ -18,11 +16,9 @@ pub enum Command {
     Accept(ConnectionId, Box<Admitted>),
     Refuse(ConnectionId, Box<CloseReason>),
     Challenge(ConnectionId, Box<Auth>),
-    Suback(ConnectionId, u16, Vec<Reason>, String),
-    Unsuback(ConnectionId, u16, Vec<Reason>, String),
+    /// SUBACK or UNSUBACK, by the packet type.
+    Acknowledge(ConnectionId, u8, u16, Vec<Reason>, String),
     Disconnect(ConnectionId, Box<CloseReason>),
-    /// For every connection of the worker.
-    DisconnectAll(Box<CloseReason>),
     /// The items of one iteration of the network's thread, and their size in bytes.
     Deliver(Vec<SessionItem>, usize),
     /// All items that were posted for the session before its connection ended have been handled.
@@ -50,11 +46,7 @@ pub struct Admitted {
     /// The settings of the session from now on.
     pub settings: SessionSettings,
     /// How many messages a second the client may send (0: any number), in place of the listener's limit.
-    pub rate: Option<u32>,
-    /// The client's own client id, or the one that the server assigned.
-    pub client_id: Box<str>,
-    /// The user name, as the access list has it.
-    pub user: Box<str>,
+    pub rate: u32,
     /// The number of the access list, and the list; `None` if everything is allowed.
     pub access: Option<(u32, Arc<AccessList>)>,
     /// Marks the client's messages for subscriptions with No Local, at all gateways. Not 0.
@@ -64,17 +56,12 @@ pub struct Admitted {
 }
 
 /// The state of a client's connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ConnectionStatus {
     pub connection: ConnectionId,
-    pub session: SessionHandle,
-    pub client_id: Box<str>,
-    pub user: Box<str>,
-    pub version: Version,
-    pub listener: u32,
-    pub source: SocketAddr,
-    pub load: Load,
     pub traffic: Traffic,
+    /// Messages that are queued for the client.
+    pub queued: usize,
 }
 
 /// What a connection has carried since it was accepted.
@@ -83,8 +70,6 @@ pub struct Traffic {
     /// PUBLISH packets from the client, and to it.
     pub messages_in: u64,
     pub messages_out: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
     /// Messages for the client that were dropped.
     pub dropped: u64,
 }

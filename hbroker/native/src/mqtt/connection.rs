@@ -26,10 +26,11 @@ mod tests;
 use std::sync::Arc;
 
 use crate::Micros;
+use crate::engine::transport::token_bucket::RateLimit;
 use crate::mqtt::aliases;
 use crate::mqtt::codec::acks;
 use crate::mqtt::codec::answers::{
-    ResponseOptions, put_auth, put_disconnect, put_refusal, put_suback, put_unsuback,
+    ResponseOptions, put_acknowledgement, put_auth, put_disconnect, put_refusal,
 };
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::{Auth, CloseReason, Version};
@@ -40,7 +41,6 @@ use crate::mqtt::distribution::message::DeliveryOptions;
 use crate::mqtt::event::{Cause, Closed, Event, Upper};
 use crate::mqtt::session::{Channel, Delivery, NEVER, Session};
 use crate::mqtt::settings::ListenerSettings;
-use crate::mqtt::throttle::Throttle;
 use crate::mqtt::{Key, Turn};
 
 /// The server's end of a client's stream.
@@ -58,8 +58,8 @@ pub struct Connection {
     client: Client,
     aliases: aliases::Incoming,
     channel: Channel,
-    messages: Throttle,
-    bytes: Throttle,
+    /// The client's message rate; `None`: it has no limit.
+    rate: Option<RateLimit>,
     session: Option<Box<Session>>,
 }
 
@@ -106,8 +106,7 @@ impl Connection {
             client: Client { wants_text: true, ..Client::default() },
             aliases: aliases::Incoming::default(),
             channel: Channel::new(Version::V311, usize::MAX, true, 1, 0, settings.output_bytes),
-            messages: Throttle::new(now, u64::from(settings.rate)),
-            bytes: Throttle::new(now, settings.rate_bytes),
+            rate: bucket(settings.rate),
             session: None,
         }
     }
@@ -148,17 +147,11 @@ impl Connection {
         self.silence_ends().min(stall).min(resumption)
     }
 
-    /// Whether bytes may be read. If not, the client's bytes wait in the socket until the next call of
-    /// `accept`, `answer`, `resume` or `handle_timeout`.
-    pub fn wants_bytes(&self) -> bool {
-        self.listens()
-    }
-
     /// How many bytes may be read now. Before the client is accepted this is the rest of `handshake_bytes`:
     /// reading more of a client that sends much behind CONNECT would close the connection.
     pub fn read_limit(&self) -> usize {
         match self.state {
-            _ if !self.listens() => 0,
+            _ if !self.wants_bytes() => 0,
             State::Open => usize::MAX,
             _ => self.settings.handshake_bytes.saturating_sub(self.rest.len()),
         }
@@ -175,8 +168,8 @@ impl Connection {
     }
 
     /// Limits the client to this many messages a second, in place of the listener's limit; 0 for any number.
-    pub fn set_rate(&mut self, now: Micros, rate: u32) {
-        self.messages = Throttle::new(now, u64::from(rate));
+    pub fn set_rate(&mut self, rate: u32) {
+        self.rate = bucket(rate);
     }
 
     /// Sends AUTH, which continues the authentication (MQTT 5 §4.12). False: the AUTH cannot be sent, and the
@@ -191,11 +184,12 @@ impl Connection {
         self.state != State::Closed && put_auth(turn.out, self.response_options(), auth)
     }
 
-    /// Sends SUBACK with one reason code for each filter. Retained messages of the subscription (MQTT 5
-    /// §3.8.4) are sent after it.
-    pub fn suback(
+    /// Sends SUBACK or UNSUBACK, by `kind`, with one reason code for each filter. Retained messages of the
+    /// subscription (MQTT 5 §3.8.4) are sent after SUBACK.
+    pub fn acknowledge(
         &mut self,
         turn: &mut Turn<'_>,
+        kind: u8,
         packet_id: u16,
         reasons: &[Reason],
         text: &str,
@@ -203,24 +197,9 @@ impl Connection {
     ) {
         if self.state == State::Open {
             turn.counters.packets_out += 1;
-            let was_put = put_suback(turn.out, self.response_options(), packet_id, reasons, text);
-            self.close_unless(was_put, turn, upper);
-        }
-    }
-
-    /// Sends UNSUBACK with one reason code for each filter.
-    pub fn unsuback(
-        &mut self,
-        turn: &mut Turn<'_>,
-        packet_id: u16,
-        reasons: &[Reason],
-        text: &str,
-        upper: &mut impl Upper,
-    ) {
-        if self.state == State::Open {
-            turn.counters.packets_out += 1;
-            let was_put = put_unsuback(turn.out, self.response_options(), packet_id, reasons, text);
-            self.close_unless(was_put, turn, upper);
+            if !put_acknowledgement(turn.out, self.response_options(), kind, packet_id, reasons, text) {
+                self.fail(turn, Reason::PACKET_TOO_LARGE, upper);
+            }
         }
     }
 
@@ -357,14 +336,6 @@ impl Connection {
         }
     }
 
-    /// Closes the connection if an answer could not be sent because it is larger than the client's maximum
-    /// packet size.
-    fn close_unless(&mut self, was_put: bool, turn: &mut Turn<'_>, upper: &mut impl Upper) {
-        if !was_put {
-            self.fail(turn, Reason::PACKET_TOO_LARGE, upper);
-        }
-    }
-
     /// Closes the connection because the client broke the protocol (MQTT 5 §4.13).
     fn fail(&mut self, turn: &mut Turn<'_>, reason: Reason, upper: &mut impl Upper) {
         turn.counters.errors += 1;
@@ -394,6 +365,11 @@ fn reason_for(version: Version, reason: Reason) -> Reason {
         Version::V5 => Reason::UNSPECIFIED,
         _ => Reason::SUCCESS,
     }
+}
+
+/// A rate of messages, with bursts of one second; 0: no limit.
+fn bucket(rate: u32) -> Option<RateLimit> {
+    (rate > 0).then(|| RateLimit::new(rate, rate))
 }
 
 /// Whether the message would be refused for this reason again.

@@ -16,6 +16,7 @@ use crate::mqtt::Key;
 use crate::mqtt::access::attempts::Attempts;
 use crate::mqtt::access::rules::AccessList;
 use crate::mqtt::ack_guard::{AckGuard, Releases, Ticket};
+use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::{CloseReason, Connect};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::Command;
@@ -206,7 +207,7 @@ impl Dispatcher {
         text: String,
     ) {
         let mut round = self.round(now);
-        self.post(connection.worker(), Command::Suback(connection, packet, reasons, text));
+        self.post(connection.worker(), Command::Acknowledge(connection, kind::SUBACK, packet, reasons, text));
         if let Some(session) = round.fanout.session_of(connection) {
             round.fanout.release(now, session, packet, &mut round.batches);
         }

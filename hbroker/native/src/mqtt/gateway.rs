@@ -23,13 +23,12 @@ use crate::load::Report;
 use crate::mqtt::access::attempts::Attempts;
 use crate::mqtt::access::rules::{AccessList, Rule};
 use crate::mqtt::clients::Clients;
-use crate::mqtt::codec::packets::{Auth, CloseReason};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::counters::Drop as Loss;
 use crate::mqtt::dispatcher::Dispatcher;
 use crate::mqtt::distribution::bridge::Sorter;
-use crate::mqtt::distribution::fanout::{Incoming, Options};
+use crate::mqtt::distribution::fanout::Incoming;
 use crate::mqtt::distribution::message::Message;
 use crate::mqtt::distribution::network::{Guard, Network};
 use crate::mqtt::io::Server;
@@ -40,7 +39,7 @@ use crate::mqtt::metrics::GatewayMetrics;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
 use crate::mqtt::unfinished::Unfinished;
-use crate::mqtt::worker_event::{SessionHandle, WorkerEvent};
+use crate::mqtt::worker_event::SessionHandle;
 use crate::wire::PublishView;
 
 /// How long a status call waits for the answer of each worker. No worker blocks, so only the answer of a
@@ -50,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The native half of a gateway.
 pub struct Gateway {
     client_pool: Arc<ClientPoolCore>,
-    dispatcher: Arc<Dispatcher>,
+    pub dispatcher: Arc<Dispatcher>,
     server: Server<Clients<ClientPoolCore>>,
     seed: u64,
     gateway_metrics: Option<GatewayMetrics>,
@@ -125,16 +124,11 @@ impl Gateway {
         true
     }
 
-    /// Closes a listener to new connections.
-    pub fn close_listener(&self, number: u32) {
-        self.server.close_listener(number);
-    }
-
     // Connections
 
-    /// Events for Python to decide on.
-    pub fn take_worker_events(&self, limit: usize) -> Vec<WorkerEvent> {
-        self.dispatcher.worker_events.take(limit)
+    /// Posts a command for a connection.
+    pub fn post(&self, connection: ConnectionId, command: Command) {
+        self.dispatcher.post(connection.worker(), command);
     }
 
     /// Accepts a CONNECT. `access`: the number of an access list; `None` allows everything.
@@ -143,30 +137,9 @@ impl Gateway {
         self.post(connection, Command::Accept(connection, Box::new(admitted)));
     }
 
-    pub fn refuse(&self, connection: ConnectionId, close_reason: CloseReason) {
-        self.post(connection, Command::Refuse(connection, Box::new(close_reason)));
-    }
-
-    pub fn challenge(&self, connection: ConnectionId, auth: Auth) {
-        self.post(connection, Command::Challenge(connection, Box::new(auth)));
-    }
-
-    pub fn disconnect(&self, connection: ConnectionId, close_reason: CloseReason) {
-        self.post(connection, Command::Disconnect(connection, Box::new(close_reason)));
-    }
-
-    /// Disconnects every client.
-    pub fn disconnect_all(&self, close_reason: &CloseReason) {
-        self.dispatcher.post_all(|| Command::DisconnectAll(Box::new(close_reason.clone())));
-    }
-
     /// Sends SUBACK, and then the messages that were held back for it.
     pub fn suback(&self, connection: ConnectionId, packet: u16, reasons: Vec<Reason>, text: String) {
         self.dispatcher.suback(self.now(), connection, packet, reasons, text);
-    }
-
-    pub fn unsuback(&self, connection: ConnectionId, packet: u16, reasons: Vec<Reason>, text: String) {
-        self.post(connection, Command::Unsuback(connection, packet, reasons, text));
     }
 
     // Sessions and listeners
@@ -187,22 +160,6 @@ impl Gateway {
             self.client_pool.enter().handled(&tickets);
         }
         Some(state)
-    }
-
-    /// Routes the messages of a listener to a session. `hold`: they are held back until the SUBACK with this
-    /// packet id is sent.
-    pub fn attach_listener(
-        &self,
-        listener: u64,
-        session: SessionHandle,
-        options: Options,
-        hold: Option<u16>,
-    ) {
-        self.dispatcher.attach(listener, session, options, hold);
-    }
-
-    pub fn detach_listener(&self, listener: u64) {
-        self.dispatcher.detach(listener);
     }
 
     /// Delivers a message of the gateway itself to one listener, as if the owner had sent it.
@@ -228,10 +185,6 @@ impl Gateway {
         };
         self.post(connection, Command::Assign(connection, number, list));
         true
-    }
-
-    pub fn forget_access(&self, number: u32) {
-        self.dispatcher.forget_access(number);
     }
 
     /// Refuses CONNECTs beyond these limits without asking Python; `None`: none. The limits use the machine's
@@ -300,10 +253,6 @@ impl Gateway {
     pub fn shutdown(&self, grace: Duration) {
         self.server.shutdown(grace);
         self.client_pool.endpoint().shutdown();
-    }
-
-    fn post(&self, connection: ConnectionId, command: Command) {
-        self.dispatcher.post(connection.worker(), command);
     }
 
     fn now(&self) -> Micros {

@@ -1,7 +1,7 @@
 //! TCP connections: sockets, threads and layers. Nothing here knows MQTT.
 //!
 //! ```text
-//! Server (this file)   starts N workers; opens and closes listeners
+//! Server (this file)   starts N workers; opens listeners
 //!   worker_handle, mailbox   a worker as other threads see it: its queue, its lock, its wake-up
 //!     worker                 one thread's loop: read, protocol, write
 //!       listener, listeners, admission   listening sockets, and how many connections they admit
@@ -115,17 +115,9 @@ impl<P: Protocol> Server<P> {
         Ok(listener)
     }
 
-    /// The listener with that number; `None` if there is none, or it was closed.
+    /// The listener with that number; `None` if there is none.
     pub fn listener(&self, number: u32) -> Option<Arc<Listener>> {
         self.listeners.lock().iter().find(|listener| listener.number == number).cloned()
-    }
-
-    /// Closes a listener to new connections. Its open connections stay.
-    pub fn close_listener(&self, number: u32) {
-        self.listeners.lock().retain(|listener| listener.number != number);
-        for worker_handle in &self.worker_handles {
-            worker_handle.order(WorkerCommand::CloseListener(number));
-        }
     }
 
     /// The counters of all workers, summed, by name.

@@ -17,8 +17,6 @@ mod inherited;
 mod outgoing;
 mod packet_ids;
 mod queue;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
@@ -68,7 +66,6 @@ pub struct Load {
     pub queued_bytes: usize,
     /// Messages in flight: sent, and not acknowledged yet.
     pub inflight: usize,
-    pub is_stalled: bool,
 }
 
 /// The state of a client that outlives its connection.
@@ -164,7 +161,6 @@ impl Session {
             queued: self.outgoing.queue().len(),
             queued_bytes: self.outgoing.queue().bytes(),
             inflight: self.outgoing.inflight(),
-            is_stalled: self.outgoing.is_stalled(),
         }
     }
 

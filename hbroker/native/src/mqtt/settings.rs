@@ -16,14 +16,8 @@ pub struct ListenerSettings {
     pub receive_maximum: u16,
     /// How many topic aliases a client may assign; 0: none.
     pub topic_alias_maximum: u16,
-    /// How many topic aliases the server assigns at most, to a client that takes some.
-    pub topic_aliases: u16,
-    pub maximum_qos: u8,
-    pub retain_available: bool,
     /// Messages that a client may send in a second; 0: any number.
     pub rate: u32,
-    /// Bytes that a client may send in a second; 0: any number.
-    pub rate_bytes: u64,
     /// How many bytes may wait for the socket before messages are queued in the session.
     pub output_bytes: usize,
 }
@@ -36,11 +30,7 @@ impl Default for ListenerSettings {
             maximum_packet: 268_435_460,
             receive_maximum: 1_000,
             topic_alias_maximum: 64,
-            topic_aliases: 64,
-            maximum_qos: 2,
-            retain_available: true,
             rate: 0,
-            rate_bytes: 0,
             output_bytes: 1 << 20,
         }
     }

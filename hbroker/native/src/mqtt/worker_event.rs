@@ -9,7 +9,6 @@ use crate::endpoint::state::EndpointState;
 use crate::mqtt::codec::packets::{Auth, Connect, Subscribe, Unsubscribe};
 use crate::mqtt::event::Closed;
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::io::tls::Identity;
 
 /// Identifies a session at this gateway. A handle is never reused. 0: none.
 pub type SessionHandle = u64;
@@ -26,7 +25,7 @@ pub enum WorkerEvent {
     /// Python answers with `challenge`, or as for CONNECT.
     Auth(ConnectionId, Auth),
     /// The last event of this connection. Its session, if it has one, is parked.
-    Closed(ConnectionId, SessionHandle, Closed),
+    Closed(ConnectionId, Closed),
     /// The queue of a parked session overflowed, and by its policy the session is to end.
     Overflow(SessionHandle),
 }
@@ -36,7 +35,8 @@ pub enum WorkerEvent {
 pub struct Arrival {
     pub listener: u32,
     pub source: SocketAddr,
-    pub identity: Option<Identity>,
+    /// The common name of the client's certificate, if there is one.
+    pub identity: Option<String>,
     pub connect: Connect,
 }
 

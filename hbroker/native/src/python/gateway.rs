@@ -6,7 +6,6 @@
 //!   settings   listener settings, Accept, access rules, read from Python objects
 //!   events     what MQTT clients ask, for Python
 //!   state      the state of a session for another gateway, both ways
-//!   status     the status of a connection
 //!   attempts   the limits on password guesses
 //! ```
 
@@ -14,7 +13,6 @@ mod attempts;
 mod events;
 mod settings;
 mod state;
-mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +27,6 @@ pub use self::events::{
     UnsubscribeEvent, WillMessage,
 };
 pub use self::state::{InFlight, SessionState};
-pub use self::status::ConnectionStatus;
 pub use crate::python::gateway::settings::ListenerSettings;
 
 use self::events::worker_event_out;
@@ -38,8 +35,10 @@ use super::config::Config;
 use super::load::{Load, load_out};
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::client_pool::messages::Mailbox;
+use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::{Auth, CloseReason};
 use crate::mqtt::codec::reason::Reason;
+use crate::mqtt::command::{self, Command, Traffic};
 use crate::mqtt::gateway;
 use crate::mqtt::io::MOST_WORKERS;
 use crate::mqtt::io::connections::ConnectionId;
@@ -49,6 +48,16 @@ use crate::python::gateway::settings::{Accept, ListenOptions, Rule, rules_in};
 #[pyclass(module = "hbroker._native", extends = ClientPool, frozen)]
 pub struct Gateway {
     gateway: gateway::Gateway,
+}
+
+/// The status of a connection.
+#[pyclass(module = "hbroker._native", frozen, get_all)]
+pub struct ConnectionStatus {
+    connection: u64,
+    messages_in: u64,
+    messages_out: u64,
+    queued: usize,
+    dropped: u64,
 }
 
 #[pymethods]
@@ -101,16 +110,12 @@ impl Gateway {
         Err(NativeError::new_err(format!("there is no listener {number}")))
     }
 
-    fn close_listener(&self, py: Python<'_>, number: u32) {
-        py.detach(|| self.gateway.close_listener(number));
-    }
-
     // Connections
 
     #[pyo3(signature = (limit = 1024))]
     fn poll_mqtt(&self, py: Python<'_>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
-        let worker_events = py.detach(|| self.gateway.take_worker_events(limit));
-        worker_events.into_iter().map(|worker_events| worker_event_out(py, worker_events)).collect()
+        let events = py.detach(|| self.gateway.dispatcher.worker_events.take(limit));
+        events.into_iter().map(|event| worker_event_out(py, event)).collect()
     }
 
     fn accept(&self, py: Python<'_>, connection: u64, accept: Accept) {
@@ -127,19 +132,13 @@ impl Gateway {
         text: &str,
         server_reference: Option<String>,
     ) {
-        let close_reason = close_reason(code, text, server_reference);
-        py.detach(|| self.gateway.refuse(ConnectionId(connection), close_reason));
+        let close_reason = Box::new(close_reason(code, text, server_reference));
+        self.post(py, connection, |id| Command::Refuse(id, close_reason));
     }
 
     fn auth(&self, py: Python<'_>, connection: u64, reason: u8, method: String, data: Vec<u8>) {
-        let auth = Auth {
-            reason: Reason(reason),
-            method,
-            data: Some(data.into()),
-            text: String::new(),
-            user_properties: Vec::new(),
-        };
-        py.detach(|| self.gateway.challenge(ConnectionId(connection), auth));
+        let auth = Auth { reason: Reason(reason), method, data: Some(data.into()) };
+        self.post(py, connection, |id| Command::Challenge(id, Box::new(auth)));
     }
 
     #[pyo3(signature = (connection, code, *, text = "", server_reference = None))]
@@ -151,14 +150,8 @@ impl Gateway {
         text: &str,
         server_reference: Option<String>,
     ) {
-        let close_reason = close_reason(code, text, server_reference);
-        py.detach(|| self.gateway.disconnect(ConnectionId(connection), close_reason));
-    }
-
-    #[pyo3(signature = (code, *, text = "", server_reference = None))]
-    fn disconnect_all(&self, py: Python<'_>, code: u8, text: &str, server_reference: Option<String>) {
-        let close_reason = close_reason(code, text, server_reference);
-        py.detach(|| self.gateway.disconnect_all(&close_reason));
+        let close_reason = Box::new(close_reason(code, text, server_reference));
+        self.post(py, connection, |id| Command::Disconnect(id, close_reason));
     }
 
     #[pyo3(signature = (connection, packet_id, codes, text = ""))]
@@ -170,8 +163,9 @@ impl Gateway {
 
     #[pyo3(signature = (connection, packet_id, codes, text = ""))]
     fn unsuback(&self, py: Python<'_>, connection: u64, packet_id: u16, codes: Vec<u8>, text: &str) {
-        py.detach(|| {
-            self.gateway.unsuback(ConnectionId(connection), packet_id, reasons(codes), text.to_owned());
+        let text = text.to_owned();
+        self.post(py, connection, |id| {
+            Command::Acknowledge(id, kind::UNSUBACK, packet_id, reasons(codes), text)
         });
     }
 
@@ -206,12 +200,12 @@ impl Gateway {
             return Err(NativeError::new_err(format!("{filter:?} is not a topic filter")));
         }
         let options = options.with(identifier);
-        py.detach(|| self.gateway.attach_listener(listener, session, options, packet_id));
+        py.detach(|| self.gateway.dispatcher.attach(listener, session, options, packet_id));
         Ok(())
     }
 
     fn detach_listener(&self, py: Python<'_>, listener: u64) {
-        py.detach(|| self.gateway.detach_listener(listener));
+        py.detach(|| self.gateway.dispatcher.detach(listener));
     }
 
     #[pyo3(signature = (listener, topic, payload, *, qos = 0, retained = false))]
@@ -233,7 +227,7 @@ impl Gateway {
     }
 
     fn forget_acl(&self, py: Python<'_>, acl: u32) {
-        py.detach(|| self.gateway.forget_access(acl));
+        py.detach(|| self.gateway.dispatcher.forget_access(acl));
     }
 
     fn refuse_guesses(&self, py: Python<'_>, attempts: Option<&Attempts>) {
@@ -245,7 +239,11 @@ impl Gateway {
 
     fn connections(&self, py: Python<'_>, most: usize) -> Vec<ConnectionStatus> {
         let connections = py.detach(|| self.gateway.connections(most));
-        connections.into_iter().map(ConnectionStatus::from).collect()
+        let status = |command::ConnectionStatus { connection, traffic, queued }| {
+            let Traffic { messages_in, messages_out, dropped } = traffic;
+            ConnectionStatus { connection: connection.0, messages_in, messages_out, queued, dropped }
+        };
+        connections.into_iter().map(status).collect()
     }
 
     fn gateway_counters(&self, py: Python<'_>) -> BTreeMap<String, u64> {
@@ -266,6 +264,13 @@ impl Gateway {
         let grace = duration(grace_s)?;
         py.detach(|| self.gateway.shutdown(grace));
         Ok(())
+    }
+}
+
+impl Gateway {
+    fn post(&self, py: Python<'_>, connection: u64, command: impl FnOnce(ConnectionId) -> Command + Send) {
+        let id = ConnectionId(connection);
+        py.detach(|| self.gateway.post(id, command(id)));
     }
 }
 

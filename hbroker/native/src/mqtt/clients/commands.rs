@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::{ClientTurn, Leaving};
 use crate::mqtt::access::rules::{Access, AccessList};
-use crate::mqtt::client::{Client, Marks, Name};
+use crate::mqtt::client::{Client, Marks};
 use crate::mqtt::codec::packets::{CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::command::{Admitted, Command, ConnectionStatus, Traffic};
+use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::distribution::fanout::{ItemContent, ResumedSession, SessionItem};
 use crate::mqtt::distribution::network::Network;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
@@ -38,22 +38,13 @@ impl<N: Network> ClientTurn<'_, N> {
                     }
                 });
             }
-            Command::Suback(id, packet, reasons, text) => {
+            Command::Acknowledge(id, kind, packet, reasons, text) => {
                 answered(connections, id);
                 self.with(connections, id, |connection, turn, above, _| {
-                    connection.suback(turn, packet, &reasons, &text, above);
-                });
-            }
-            Command::Unsuback(id, packet, reasons, text) => {
-                answered(connections, id);
-                self.with(connections, id, |connection, turn, above, _| {
-                    connection.unsuback(turn, packet, &reasons, &text, above);
+                    connection.acknowledge(turn, kind, packet, &reasons, &text, above);
                 });
             }
             Command::Disconnect(id, close_reason) => self.disconnect(connections, id, &close_reason),
-            Command::DisconnectAll(close_reason) => {
-                connections.ids().into_iter().for_each(|id| self.disconnect(connections, id, &close_reason));
-            }
             Command::Deliver(items, bytes) => {
                 self.dispatcher.arrived(self.worker, bytes);
                 let mut items = items.into_iter().peekable();
@@ -78,22 +69,19 @@ impl<N: Network> ClientTurn<'_, N> {
         let Some((_, client)) = connections.get(id) else {
             return;
         };
-        let Admitted { accept, session: handle, settings, rate, client_id, user, access, origin, ack_queued } =
-            admitted;
+        let Admitted { accept, session: handle, settings, rate, access, origin, ack_queued } = admitted;
         let gets_copies = client.version == Some(Version::V5);
-        let Some(seated) = self.dispatcher.record(handle, id, origin, gets_copies) else {
+        let Some(ResumedSession { mut session, has_no_local }) =
+            self.dispatcher.record(handle, id, origin, gets_copies)
+        else {
             return self.disconnect(connections, id, &Reason::UNSPECIFIED.into());
         };
-        let ResumedSession { mut session, has_no_local } = seated;
         session.set_settings(settings);
         session.set_access(access.as_ref().map_or_else(Access::default, |(_, list)| list.access()));
         client.session = handle;
         client.marks = Marks { origin: if has_no_local { origin } else { 0 }, ack_queued };
-        let access = access.map(|(number, _)| number);
-        client.name = Some(Box::new(Name { client_id, user, access, origin }));
-        if let Some(rate) = rate {
-            client.connection.set_rate(self.now, rate);
-        }
+        (client.access, client.origin) = (access.map(|(number, _)| number), origin);
+        client.connection.set_rate(rate);
         self.with(connections, id, |connection, turn, above, _| {
             connection.accept(turn, &accept, session, above);
         });
@@ -178,14 +166,13 @@ impl<N: Network> ClientTurn<'_, N> {
     fn park(&mut self, id: ConnectionId) {
         if let Some(leaving) = self.leaving.remove(&id) {
             let Leaving { handle, session, closed } = leaving;
-            self.dispatcher.park(self.now, handle, session, WorkerEvent::Closed(id, handle, closed));
+            self.dispatcher.park(self.now, handle, session, WorkerEvent::Closed(id, closed));
         }
     }
 
     fn set_access(&mut self, connections: &mut Connections<Client>, number: u32, list: &Arc<AccessList>) {
         for id in connections.ids() {
-            let holds = |name: &Name| name.access == Some(number);
-            if connections.get(id).is_some_and(|(_, client)| client.name.as_deref().is_some_and(holds)) {
+            if connections.get(id).is_some_and(|(_, client)| client.access == Some(number)) {
                 assign(connections, id, number, list);
             }
         }
@@ -195,11 +182,10 @@ impl<N: Network> ClientTurn<'_, N> {
 /// Applies an access list to a client.
 fn assign(connections: &mut Connections<Client>, id: ConnectionId, number: u32, list: &AccessList) {
     if let Some((_, client)) = connections.get(id)
-        && let Some(name) = &mut client.name
         && let Some(session) = client.connection.session()
     {
-        name.access = Some(number);
         session.set_access(list.access());
+        client.access = Some(number);
     }
 }
 
@@ -212,26 +198,16 @@ fn answered(connections: &mut Connections<Client>, id: ConnectionId) {
 
 fn mark(connections: &mut Connections<Client>, id: ConnectionId) {
     if let Some((_, client)) = connections.get(id) {
-        client.marks.origin = client.name.as_ref().map_or(0, |name| name.origin);
+        client.marks.origin = client.origin;
     }
 }
 
 fn report(connections: &mut Connections<Client>) -> Vec<ConnectionStatus> {
     let ids = connections.ids();
     let status = |id| {
-        let (connection, client) = connections.get(id)?;
-        let name = client.name.as_ref()?;
-        Some(ConnectionStatus {
-            connection: id,
-            session: client.session,
-            client_id: name.client_id.clone(),
-            user: name.user.clone(),
-            version: client.version?,
-            listener: connection.listener(),
-            source: connection.source(),
-            traffic: Traffic { bytes_out: connection.bytes_out(), ..client.traffic },
-            load: client.connection.session().map(|session| session.load()).unwrap_or_default(),
-        })
+        let (_, client) = connections.get(id)?;
+        let queued = client.connection.session()?.load().queued;
+        Some(ConnectionStatus { connection: id, traffic: client.traffic, queued })
     };
     ids.into_iter().filter_map(status).collect()
 }

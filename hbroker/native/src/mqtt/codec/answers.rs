@@ -1,12 +1,12 @@
 //! Packets from the server to a client, in the client's version: CONNACK, SUBACK, UNSUBACK, PINGRESP,
 //! DISCONNECT and AUTH.
 //!
-//! Reason strings and user properties are omitted if they would make the packet larger than the client's
-//! maximum packet size (MQTT 5 §3.2.2.3.9 and corresponding sections), or if the client asked for no problem
-//! information (MQTT 5 §3.1.2.11.7).
+//! A reason string is omitted if it would make the packet larger than the client's maximum packet size (MQTT
+//! 5 §3.2.2.3.9 and corresponding sections), or if the client asked for no problem information (MQTT 5
+//! §3.1.2.11.7). The server sends no user properties of its own.
 
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, varint_len};
-use crate::mqtt::codec::packets::{Accept, Auth, CloseReason, UserProperties, Version};
+use crate::mqtt::codec::packets::{Accept, Auth, CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::settings::ListenerSettings;
 
@@ -39,18 +39,15 @@ pub fn put_accept(
     let mut properties = Properties::default();
     properties.u32(0x11, accept.session_expiry);
     properties.u16(0x21, Some(settings.receive_maximum).filter(|most| *most < u16::MAX));
-    properties.byte(0x24, Some(settings.maximum_qos).filter(|most| *most < 2));
-    properties.byte(0x25, (!settings.retain_available).then_some(0));
     let most = u32::try_from(settings.maximum_packet).ok();
     properties.u32(0x27, most.filter(|_| settings.maximum_packet < LARGEST_PACKET));
     properties.text(0x12, accept.assigned_client_id.as_deref());
     properties.u16(0x22, Some(settings.topic_alias_maximum).filter(|most| *most > 0));
     properties.u16(0x13, accept.keep_alive);
-    properties.text(0x1A, accept.response_information.as_deref());
     properties.text(0x15, accept.authentication_method.as_deref());
-    properties.binary(0x16, accept.authentication_data.as_deref());
+    properties.text(0x16, accept.authentication_method.as_ref().map(|_| ""));
     let head = [u8::from(accept.session_present), Reason::SUCCESS.0];
-    put(out, response_options, kind::CONNACK, &head, properties, (&accept.text, &accept.user_properties), &[])
+    put(out, response_options, kind::CONNACK, &head, properties, "", &[])
 }
 
 /// Appends CONNACK with a refusal.
@@ -70,37 +67,26 @@ pub fn put_disconnect(out: &mut Vec<u8>, response_options: ResponseOptions, clos
     }
 }
 
-/// Appends SUBACK. False: it is larger than the client's maximum packet size, and nothing was written.
+/// Appends SUBACK or UNSUBACK, by `kind`. False: it is larger than the client's maximum packet size, and
+/// nothing was written.
 #[must_use]
-pub fn put_suback(
+pub fn put_acknowledgement(
     out: &mut Vec<u8>,
     response_options: ResponseOptions,
+    kind: u8,
     packet_id: u16,
     reasons: &[Reason],
     text: &str,
 ) -> bool {
-    let codes: Vec<u8> = match response_options.version {
-        Version::V5 => reasons.iter().map(|reason| reason.0).collect(),
+    let code = |reason: &Reason| match response_options.version {
+        Version::V5 => Some(reason.0),
         // MQTT 3.1.1 §3.9.3: there is one failure code.
-        _ => reasons.iter().map(|reason| if reason.is_failure() { 0x80 } else { reason.0 }).collect(),
+        _ if kind == kind::SUBACK => Some(if reason.is_failure() { 0x80 } else { reason.0 }),
+        _ => None,
     };
-    put_acknowledgement(out, response_options, kind::SUBACK, packet_id, &codes, text)
-}
-
-/// Appends UNSUBACK. False: it is larger than the client's maximum packet size, and nothing was written.
-#[must_use]
-pub fn put_unsuback(
-    out: &mut Vec<u8>,
-    response_options: ResponseOptions,
-    packet_id: u16,
-    reasons: &[Reason],
-    text: &str,
-) -> bool {
-    let codes: Vec<u8> = match response_options.version {
-        Version::V5 => reasons.iter().map(|reason| reason.0).collect(),
-        _ => Vec::new(),
-    };
-    put_acknowledgement(out, response_options, kind::UNSUBACK, packet_id, &codes, text)
+    let codes: Vec<u8> = reasons.iter().filter_map(code).collect();
+    let text = if response_options.wants_text { text } else { "" };
+    put(out, response_options, kind, &packet_id.to_be_bytes(), Properties::default(), text, &codes)
 }
 
 /// Appends AUTH. False: it is larger than the client's maximum packet size, and nothing was written.
@@ -109,16 +95,11 @@ pub fn put_auth(out: &mut Vec<u8>, response_options: ResponseOptions, auth: &Aut
     let mut properties = Properties::default();
     properties.text(0x15, Some(&auth.method));
     properties.binary(0x16, auth.data.as_deref());
-    let diagnostics =
-        if response_options.wants_text { (auth.text.as_str(), &auth.user_properties) } else { NOTHING };
-    put(out, response_options, kind::AUTH, &[auth.reason.0], properties, diagnostics, &[])
+    put(out, response_options, kind::AUTH, &[auth.reason.0], properties, "", &[])
 }
 
 /// The largest packet that MQTT allows (MQTT 5 §2.1.4).
 const LARGEST_PACKET: usize = 268_435_460;
-/// The reason string, and user properties.
-type Diagnostics<'a> = (&'a str, &'a UserProperties);
-const NOTHING: Diagnostics<'static> = ("", &Vec::new());
 
 fn put_close_reason(
     out: &mut Vec<u8>,
@@ -129,40 +110,24 @@ fn put_close_reason(
 ) {
     let mut properties = Properties::default();
     properties.text(0x1C, Some(close_reason.server_reference.as_str()).filter(|at| !at.is_empty()));
-    let diagnostics = (close_reason.text.as_str(), NOTHING.1);
-    if !put(out, response_options, kind, head, properties, diagnostics, &[]) {
+    if !put(out, response_options, kind, head, properties, &close_reason.text, &[]) {
         // If the client does not take even this packet, it sees the end of the stream, which means the same.
-        let _ = put(out, response_options, kind, head, Properties::default(), NOTHING, &[]);
+        let _ = put(out, response_options, kind, head, Properties::default(), "", &[]);
     }
 }
 
-fn put_acknowledgement(
-    out: &mut Vec<u8>,
-    response_options: ResponseOptions,
-    kind: u8,
-    packet_id: u16,
-    codes: &[u8],
-    text: &str,
-) -> bool {
-    let diagnostics = if response_options.wants_text { (text, NOTHING.1) } else { NOTHING };
-    put(out, response_options, kind, &packet_id.to_be_bytes(), Properties::default(), diagnostics, codes)
-}
-
-/// Appends a packet, with the diagnostics if they fit. False: it does not fit even without them.
+/// Appends a packet, with the reason string if it fits. False: it does not fit even without.
 fn put(
     out: &mut Vec<u8>,
     response_options: ResponseOptions,
     kind: u8,
     head: &[u8],
     mut properties: Properties,
-    diagnostics: Diagnostics<'_>,
+    text: &str,
     payload: &[u8],
 ) -> bool {
     let must = properties.bytes.len();
-    properties.text(0x1F, Some(diagnostics.0).filter(|text| !text.is_empty()));
-    for (name, value) in diagnostics.1 {
-        properties.pair(name, value);
-    }
+    properties.text(0x1F, Some(text).filter(|text| !text.is_empty()));
     if put_sized(out, response_options, kind, head, &properties.bytes, payload) {
         return true;
     }
@@ -202,10 +167,6 @@ struct Properties {
 }
 
 impl Properties {
-    fn byte(&mut self, id: u8, value: Option<u8>) {
-        self.bytes.extend(value.iter().flat_map(|value| [id, *value]));
-    }
-
     fn u16(&mut self, id: u8, value: Option<u16>) {
         self.put(id, value.map(u16::to_be_bytes));
     }
@@ -223,11 +184,6 @@ impl Properties {
             self.bytes.push(id);
             put_binary(&mut self.bytes, value);
         }
-    }
-
-    fn pair(&mut self, name: &str, value: &str) {
-        self.text(0x26, Some(name));
-        put_binary(&mut self.bytes, value.as_bytes());
     }
 
     fn put<const N: usize>(&mut self, id: u8, value: Option<[u8; N]>) {

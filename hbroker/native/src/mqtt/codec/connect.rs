@@ -6,9 +6,9 @@ use bytestring::ByteString;
 use rmqtt_codec::{v3, v5};
 
 use crate::mqtt::codec::Checked;
-use crate::mqtt::codec::control::{Decoded, check_properties, decode_bytes, owned};
+use crate::mqtt::codec::control::{Decoded, check_properties, decode_bytes};
 use crate::mqtt::codec::frame::{Frame, kind};
-use crate::mqtt::codec::packets::{Connect, UserProperties, Version, Will};
+use crate::mqtt::codec::packets::{Connect, Version, Will};
 use crate::mqtt::codec::reader::Reader;
 use crate::mqtt::codec::reason::Reason;
 use crate::topic;
@@ -154,11 +154,9 @@ fn from_v3(version: Version, packet: v3::Connect) -> Connect {
         receive_maximum: u16::MAX,
         maximum_packet: None,
         topic_alias_maximum: 0,
-        wants_response_information: false,
         wants_problem_information: true,
         authentication_method: None,
         authentication_data: None,
-        user_properties: UserProperties::new(),
     }
 }
 
@@ -176,16 +174,15 @@ fn from_v5(packet: v5::Connect) -> Connect {
         receive_maximum: packet.receive_max.map_or(u16::MAX, std::num::NonZeroU16::get),
         maximum_packet: packet.max_packet_size.map(std::num::NonZeroU32::get),
         topic_alias_maximum: packet.topic_alias_max,
-        wants_response_information: packet.request_response_info,
         wants_problem_information: packet.request_problem_info,
         authentication_method: packet.auth_method.map(Into::into),
         authentication_data: packet.auth_data,
-        user_properties: owned(packet.user_properties),
     }
 }
 
 fn will_from_v5(will: v5::LastWill) -> Will {
     let text = |text: Option<ByteString>| text.map(Into::into);
+    let pairs = will.user_properties.into_iter().map(|(name, value)| (name.into(), value.into()));
     Will {
         topic: will.topic.into(),
         payload: will.message,
@@ -197,6 +194,6 @@ fn will_from_v5(will: v5::LastWill) -> Will {
         content_type: text(will.content_type),
         response_topic: text(will.response_topic),
         correlation_data: will.correlation_data,
-        user_properties: owned(will.user_properties),
+        user_properties: pairs.collect(),
     }
 }

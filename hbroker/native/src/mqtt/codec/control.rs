@@ -8,9 +8,7 @@ use tokio_util::codec::Decoder;
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::Frame;
-use crate::mqtt::codec::packets::{
-    Auth, Disconnect, Subscribe, Subscription, Unsubscribe, UserProperties, Version,
-};
+use crate::mqtt::codec::packets::{Auth, Disconnect, Subscribe, Subscription, Unsubscribe, Version};
 use crate::mqtt::codec::reader::Reader;
 use crate::mqtt::codec::reason::Reason;
 use crate::topic;
@@ -32,9 +30,7 @@ pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
                 retain_as_published: false,
                 retain_handling: 0,
             });
-            let filters = filters.collect();
-            let user_properties = UserProperties::new();
-            checked(Subscribe { packet_id: packet_id.get(), identifier: 0, filters, user_properties })
+            checked(Subscribe { packet_id: packet_id.get(), identifier: 0, filters: filters.collect() })
         }
         Decoded::V5(v5::Packet::Subscribe(packet)) => {
             let filters = packet.topic_filters.iter().map(|(filter, options)| Subscription {
@@ -48,7 +44,6 @@ pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
                 packet_id: packet.packet_id.get(),
                 identifier: packet.id.map_or(0, std::num::NonZeroU32::get),
                 filters: filters.collect(),
-                user_properties: owned(packet.user_properties),
             })
         }
         _ => Err(Reason::MALFORMED),
@@ -65,13 +60,9 @@ pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> 
     if version == Version::V5 {
         check_properties(body.properties()?)?;
     }
-    let (packet_id, filters, user_properties) = match decode(version, frame)? {
-        Decoded::V3(v3::Packet::Unsubscribe { packet_id, topic_filters }) => {
-            (packet_id, topic_filters, UserProperties::new())
-        }
-        Decoded::V5(v5::Packet::Unsubscribe(packet)) => {
-            (packet.packet_id, packet.topic_filters, owned(packet.user_properties))
-        }
+    let (packet_id, filters) = match decode(version, frame)? {
+        Decoded::V3(v3::Packet::Unsubscribe { packet_id, topic_filters }) => (packet_id, topic_filters),
+        Decoded::V5(v5::Packet::Unsubscribe(packet)) => (packet.packet_id, packet.topic_filters),
         _ => return Err(Reason::MALFORMED),
     };
     let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
@@ -82,7 +73,7 @@ pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> 
     if !filters.iter().all(|filter| is_filter(filter)) {
         return Err(Reason::TOPIC_FILTER_INVALID);
     }
-    Ok(Unsubscribe { packet_id: packet_id.get(), filters, user_properties })
+    Ok(Unsubscribe { packet_id: packet_id.get(), filters })
 }
 
 /// Parses DISCONNECT (MQTT 5 §3.14).
@@ -90,23 +81,21 @@ pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> 
 /// # Errors
 /// The reason code of the violation.
 pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
-    let mut disconnect = Disconnect { reason: Reason::SUCCESS, session_expiry: None, text: String::new() };
     if version < Version::V5 {
         let is_empty = frame.body.is_empty() && frame.flags == 0;
+        let disconnect = Disconnect { reason: Reason::SUCCESS, session_expiry: None };
         return if is_empty { Ok(disconnect) } else { Err(Reason::MALFORMED) };
     }
     check_tail(frame)?;
     let Decoded::V5(v5::Packet::Disconnect(packet)) = decode(version, frame)? else {
         return Err(Reason::MALFORMED);
     };
-    disconnect.reason = Reason(packet.reason_code.into());
-    disconnect.session_expiry = packet.session_expiry_interval_secs;
-    disconnect.text = packet.reason_string.map_or_else(String::new, Into::into);
+    let reason = Reason(packet.reason_code.into());
     // MQTT 5 §3.14.2: the properties and reason codes that only a server may send.
-    if packet.server_reference.is_some() || !is_a_clients(disconnect.reason) {
+    if packet.server_reference.is_some() || !is_a_clients(reason) {
         return Err(Reason::PROTOCOL_ERROR);
     }
-    Ok(disconnect)
+    Ok(Disconnect { reason, session_expiry: packet.session_expiry_interval_secs })
 }
 
 /// Parses AUTH (MQTT 5 §3.15).
@@ -123,13 +112,7 @@ pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
     let (false, Some(method)) = (reason == Reason::SUCCESS, packet.auth_method) else {
         return Err(Reason::PROTOCOL_ERROR);
     };
-    Ok(Auth {
-        reason,
-        method: method.into(),
-        data: packet.auth_data,
-        text: packet.reason_string.map_or_else(String::new, Into::into),
-        user_properties: owned(packet.user_properties),
-    })
+    Ok(Auth { reason, method: method.into(), data: packet.auth_data })
 }
 
 /// Whether this is a topic filter (MQTT 5 §4.7). Python checks the rest of a filter behind `$share/` (MQTT 5
@@ -194,10 +177,6 @@ pub(super) fn decode_bytes(version: Version, mut bytes: BytesMut) -> Checked<Dec
         Err(DecodeError::UnsupportedProtocolLevel) => Err(Reason::UNSUPPORTED_VERSION),
         Ok(None) | Err(_) => Err(Reason::MALFORMED),
     }
-}
-
-pub(super) fn owned(properties: v5::UserProperties) -> UserProperties {
-    properties.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 /// Checks the filters of a SUBSCRIBE, and the rules of MQTT 5 for shared subscriptions.

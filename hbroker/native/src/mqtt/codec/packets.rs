@@ -38,11 +38,9 @@ pub struct Connect {
     /// In bytes; None: no limit.
     pub maximum_packet: Option<u32>,
     pub topic_alias_maximum: u16,
-    pub wants_response_information: bool,
     pub wants_problem_information: bool,
     pub authentication_method: Option<String>,
     pub authentication_data: Option<Bytes>,
-    pub user_properties: UserProperties,
 }
 
 /// The will of a CONNECT (MQTT 5 §3.1.2.5, §3.1.3.2).
@@ -68,7 +66,6 @@ pub struct Subscribe {
     /// The subscription identifier; 0: none.
     pub identifier: u32,
     pub filters: Vec<Subscription>,
-    pub user_properties: UserProperties,
 }
 
 /// One filter of a SUBSCRIBE, with its options (MQTT 5 §3.8.3.1). Before MQTT 5 the options except `qos` have
@@ -88,7 +85,6 @@ pub struct Subscription {
 pub struct Unsubscribe {
     pub packet_id: u16,
     pub filters: Vec<String>,
-    pub user_properties: UserProperties,
 }
 
 /// AUTH (MQTT 5 §3.15), from a client or the server.
@@ -97,8 +93,6 @@ pub struct Auth {
     pub reason: Reason,
     pub method: String,
     pub data: Option<Bytes>,
-    pub text: String,
-    pub user_properties: UserProperties,
 }
 
 /// DISCONNECT of a client (MQTT 5 §3.14).
@@ -107,7 +101,6 @@ pub struct Disconnect {
     pub reason: Reason,
     /// The new session expiry interval, in seconds; None: that of CONNECT stays.
     pub session_expiry: Option<u32>,
-    pub text: String,
 }
 
 /// The contents of a successful CONNACK (MQTT 5 §3.2).
@@ -120,11 +113,7 @@ pub struct Accept {
     pub keep_alive: Option<u16>,
     /// In seconds, in place of the client's value; None: the client's value holds.
     pub session_expiry: Option<u32>,
-    pub response_information: Option<String>,
     pub authentication_method: Option<String>,
-    pub authentication_data: Option<Bytes>,
-    pub text: String,
-    pub user_properties: UserProperties,
 }
 
 /// Why the server refuses a client or closes a connection.

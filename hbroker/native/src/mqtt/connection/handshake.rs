@@ -12,6 +12,9 @@ use crate::mqtt::connection::{Client, Connection, State};
 use crate::mqtt::event::{Cause, Event, Upper};
 use crate::mqtt::session::{Channel, NEVER, Session};
 
+/// How many topic aliases the server assigns at most, to a client that takes some.
+const TOPIC_ALIASES: u16 = 64;
+
 impl Connection {
     /// Accepts the client: sends CONNACK, then the session's packets, then handles the packets that the
     /// client sent behind CONNECT.
@@ -37,7 +40,7 @@ impl Connection {
             self.channel.maximum_packet,
             self.client.wants_text,
             self.client.receive_maximum,
-            self.client.topic_alias_maximum.min(self.settings.topic_aliases),
+            self.client.topic_alias_maximum.min(TOPIC_ALIASES),
             self.settings.output_bytes,
         );
         if let Some(session) = &mut self.session {
@@ -57,20 +60,16 @@ impl Connection {
 
     pub(super) fn handle_connect(&mut self, turn: &mut Turn<'_>, frame: &Frame<'_>, upper: &mut impl Upper) {
         match connect::parse(frame) {
-            Ok(connect) if connect.will.as_ref().is_some_and(|will| will.qos > self.settings.maximum_qos) => {
-                self.turn_away(turn, connect.version, Reason::QOS_NOT_SUPPORTED, upper);
-            }
-            Ok(connect)
-                if connect.will.as_ref().is_some_and(|will| will.retain)
-                    && !self.settings.retain_available =>
-            {
-                self.turn_away(turn, connect.version, Reason::RETAIN_NOT_SUPPORTED, upper);
-            }
             Ok(connect) => self.remember(connect, upper),
             Err(connect::InvalidConnect { version: Some(version), reason })
                 if has_connack(version, reason) =>
             {
-                self.turn_away(turn, version, reason, upper);
+                turn.counters.errors += 1;
+                turn.counters.packets_out += 1;
+                let response_options =
+                    ResponseOptions { version, maximum_packet: usize::MAX, wants_text: true };
+                put_refusal(turn.out, response_options, &CloseReason::from(reason));
+                self.close(Cause::Error, reason, None, upper);
             }
             Err(connect::InvalidConnect { reason, .. }) => self.fail(turn, reason, upper),
         }
@@ -120,14 +119,6 @@ impl Connection {
             authentication_method: connect.authentication_method.as_deref().map(Into::into),
         };
         upper.event(Event::Connect(Box::new(connect)));
-    }
-
-    fn turn_away(&mut self, turn: &mut Turn<'_>, version: Version, reason: Reason, upper: &mut impl Upper) {
-        turn.counters.errors += 1;
-        turn.counters.packets_out += 1;
-        let response_options = ResponseOptions { version, maximum_packet: usize::MAX, wants_text: true };
-        put_refusal(turn.out, response_options, &CloseReason::from(reason));
-        self.close(Cause::Error, reason, None, upper);
     }
 }
 

@@ -27,12 +27,11 @@ pub(super) enum Flow {
 impl Connection {
     /// Handles bytes of the stream, and copies those that it cannot handle yet.
     pub fn handle_bytes(&mut self, turn: &mut Turn<'_>, mut bytes: &[u8], upper: &mut impl Upper) {
-        self.bytes.take(turn.now, bytes.len() as u64);
         if self.state == State::Open && bytes.len() >= SIGN_OF_LIFE {
             self.last_received = turn.now;
         }
         // Completes the incomplete packet first, and copies no more than it needs.
-        while !self.rest.is_empty() && !bytes.is_empty() && self.listens() {
+        while !self.rest.is_empty() && !bytes.is_empty() && self.wants_bytes() {
             let missing = match frame::length(&self.rest, self.maximum_packet(self.rest[0])) {
                 Ok(Some(length)) => length.saturating_sub(self.rest.len()).max(1),
                 _ => 1,
@@ -42,13 +41,17 @@ impl Connection {
             bytes = left;
             self.handle_rest(turn, upper);
         }
-        let consumed =
-            if self.rest.is_empty() && self.listens() { self.handle_packets(turn, bytes, upper) } else { 0 };
+        let consumed = if self.rest.is_empty() && self.wants_bytes() {
+            self.handle_packets(turn, bytes, upper)
+        } else {
+            0
+        };
         self.keep(turn, &bytes[consumed..], upper);
     }
 
-    /// Whether packets are handled now.
-    pub(super) fn listens(&self) -> bool {
+    /// Whether packets are handled now, and bytes may be read. If not, the client's bytes wait in the socket
+    /// until the next call of `accept`, `answer`, `resume` or `handle_timeout`.
+    pub fn wants_bytes(&self) -> bool {
         match self.state {
             State::ExpectConnect => true,
             // MQTT 5 §3.1.2.11.9: with an authentication method the client may send AUTH and DISCONNECT only.
@@ -81,7 +84,7 @@ impl Connection {
     /// Handles complete packets until the connection pauses. Returns how many bytes it handled.
     fn handle_packets(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) -> usize {
         let mut at = 0;
-        while self.listens() && at < bytes.len() {
+        while self.wants_bytes() && at < bytes.len() {
             // A first byte other than that of CONNECT ends the connection at once.
             if self.state == State::ExpectConnect && bytes[at] != kind::CONNECT << 4 {
                 self.fail(turn, Reason::PROTOCOL_ERROR, upper);
@@ -144,10 +147,8 @@ impl Connection {
 
     fn limit_rate(&mut self, turn: &Turn<'_>) {
         if self.state == State::Open && self.paused.is_none() {
-            let free_at = self.messages.free_at(turn.now).max(self.bytes.free_at(turn.now));
-            if free_at > turn.now {
-                self.paused = Some(Pause::Rate(free_at));
-            }
+            let free_at = self.rate.as_mut().map(|rate| rate.free_at(turn.now));
+            self.paused = free_at.filter(|free_at| *free_at > turn.now).map(Pause::Rate);
         }
     }
 }

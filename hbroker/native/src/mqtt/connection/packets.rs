@@ -47,13 +47,6 @@ impl Connection {
     ) -> Result<Flow, Reason> {
         let version = self.channel.version;
         let mut publish = Publish::parse(version, frame)?;
-        // MQTT 5 §3.2.2.3.4, §3.2.2.3.5
-        if publish.qos > self.settings.maximum_qos {
-            return Err(Reason::QOS_NOT_SUPPORTED);
-        }
-        if publish.retain && !self.settings.retain_available {
-            return Err(Reason::RETAIN_NOT_SUPPORTED);
-        }
         if publish.topic_alias > 0 {
             let most = self.settings.topic_alias_maximum;
             publish.topic = self.aliases.resolve(most, publish.topic_alias, publish.topic)?;
@@ -115,7 +108,9 @@ impl Connection {
         turn.counters.messages_in += 1;
         turn.counters.payload_in += bytes as u64;
         turn.counters.refused += u64::from(outcome.is_some());
-        self.messages.take(turn.now, 1);
+        if let Some(rate) = &mut self.rate {
+            rate.charge(turn.now, 1);
+        }
         if qos == 0 {
             return Ok(Flow::Next);
         }

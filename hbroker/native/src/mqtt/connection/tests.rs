@@ -7,7 +7,6 @@ mod limits;
 mod lossy;
 mod published;
 mod resumption;
-mod speed;
 
 use std::sync::Arc;
 

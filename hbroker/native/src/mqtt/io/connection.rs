@@ -10,18 +10,17 @@
 
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr};
-use std::sync::Arc;
 
 use mio::net::TcpStream;
 
 use super::admission::{Admission, ConnectionPermit};
-use super::listener::Settings;
 use super::output::Output;
-use super::tls::Identity;
 use super::transport::{Failure, Transport};
 use crate::Micros;
 use crate::mqtt::io::timers::Timer;
 
+/// How many bytes of output may wait for a client that does not read, before it receives no more.
+const MOST_OUTPUT: usize = 1 << 20;
 /// How long the peer has to close its side.
 pub const LINGER: Micros = 2_000_000;
 /// How often the connection is read meanwhile, at most.
@@ -56,8 +55,6 @@ pub struct Connection {
     pub(super) transport: Transport,
     pub(super) timer: Timer,
     pub(super) source: SocketAddr,
-    /// The listener's settings at the time of accept.
-    settings: Arc<Settings>,
     listener: u32,
     permit: ConnectionPermit,
     plain: Output,
@@ -66,7 +63,6 @@ pub struct Connection {
     flags: Flags,
     /// Since when the socket has taken no bytes; `Micros::MAX`: it takes bytes.
     blocked_since: Micros,
-    bytes_out: u64,
     /// How many bytes the protocol takes from one read, at most.
     pub(super) read_limit: usize,
 }
@@ -103,22 +99,27 @@ pub enum Flushed {
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpStream, source: SocketAddr, transport: Transport, origin: Origin) -> Self {
+    /// `listener`: the number of the listener that accepted it.
+    pub(super) fn new(
+        socket: TcpStream,
+        source: SocketAddr,
+        transport: Transport,
+        listener: u32,
+        permit: ConnectionPermit,
+    ) -> Self {
         Self {
             generation: 0,
             socket,
             transport,
             timer: Timer::default(),
             source,
-            settings: origin.settings,
-            listener: origin.listener,
-            permit: origin.permit,
+            listener,
+            permit,
             plain: Output::default(),
             wire: Output::default(),
             phase: Phase::Open,
             flags: Flags::default(),
             blocked_since: Micros::MAX,
-            bytes_out: 0,
             read_limit: usize::MAX,
         }
     }
@@ -136,14 +137,9 @@ impl Connection {
         self.permit.admission()
     }
 
-    /// The subject of the client's certificate.
-    pub fn identity(&self) -> Option<Identity> {
+    /// As [`Tls::identity`](super::tls::Tls::identity).
+    pub fn identity(&self) -> Option<String> {
         self.transport.identity()
-    }
-
-    /// How many bytes were sent.
-    pub fn bytes_out(&self) -> u64 {
-        self.bytes_out
     }
 
     /// Since when the client has taken no bytes of the output.
@@ -273,7 +269,6 @@ impl Connection {
         let Ok((all, sent)) = self.send() else {
             return (Flushed::Over, 0);
         };
-        self.bytes_out += sent as u64;
         if all {
             self.blocked_since = Micros::MAX;
         } else if sent > 0 || self.blocked_since == Micros::MAX {
@@ -316,14 +311,7 @@ impl Connection {
     /// Whether the output has reached its limit. Once it has, it counts as full until half of the limit is
     /// free.
     fn is_congested(&self) -> bool {
-        let most = self.settings.write_buffer;
-        self.plain.pending() + self.wire.pending() >= if self.flags.congested { most / 2 } else { most }
+        let most = if self.flags.congested { MOST_OUTPUT / 2 } else { MOST_OUTPUT };
+        self.plain.pending() + self.wire.pending() >= most
     }
-}
-
-/// The listener that accepted a connection.
-pub struct Origin {
-    pub listener: u32,
-    pub settings: Arc<Settings>,
-    pub permit: ConnectionPermit,
 }

@@ -40,15 +40,6 @@ pub struct TlsSettings {
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadTls(pub String);
 
-/// The subject of a client's certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// In the notation of RFC 4514, the most specific name first.
-    pub subject: String,
-    /// The last common name of the subject; empty: it has none.
-    pub common_name: String,
-}
-
 impl TlsSettings {
     /// Builds the configuration from which connections are made.
     pub fn build(&self) -> Result<Arc<ServerConfig>, BadTls> {
@@ -159,8 +150,8 @@ impl Tls {
         self.emit(wire);
     }
 
-    /// The subject of the client's certificate.
-    pub fn identity(&self) -> Option<Identity> {
+    /// The last common name of the client's certificate, empty if it has none; `None`: there is no certificate.
+    pub fn identity(&self) -> Option<String> {
         let leaf = self.session.peer_certificates()?.first()?;
         let certificate = Certificate::from_der(leaf).ok()?;
         let subject = certificate.tbs_certificate().subject();
@@ -169,8 +160,7 @@ impl Tls {
             let utf8 = value.decode_as::<Utf8StringRef<'_>>().map(|text| text.as_str().to_owned());
             utf8.or_else(|_| value.decode_as::<PrintableStringRef<'_>>().map(|text| text.as_str().to_owned()))
         };
-        let common_name = names.filter_map(|name| text(&name.value).ok()).last().unwrap_or_default();
-        Some(Identity { subject: subject.to_string(), common_name })
+        Some(names.filter_map(|name| text(&name.value).ok()).last().unwrap_or_default())
     }
 
     fn emit(&mut self, wire: &mut Output) {

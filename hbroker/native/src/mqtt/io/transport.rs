@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 
 use super::output::Output;
 use super::proxy::ProxyHeader;
-use super::tls::{Identity, Tls};
+use super::tls::Tls;
 use super::websocket::WebSocket;
 
 /// The layers of one connection. A connection without layers costs three empty options.
@@ -129,8 +129,8 @@ impl Transport {
         }
     }
 
-    /// The subject of the client's certificate, once the client has presented one.
-    pub fn identity(&self) -> Option<Identity> {
+    /// As [`Tls::identity`].
+    pub fn identity(&self) -> Option<String> {
         self.tls.as_ref()?.identity()
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use mio::{Events, Interest, Registry, Token};
 
 use super::arrivals::{Arrivals, Input};
-use super::connection::{Connection, Ending, Flushed, Origin};
+use super::connection::{Connection, Ending, Flushed};
 use super::connections::{ConnectionId, Connections};
 use super::counters::{Counters, add};
 use super::listener::Listener;
@@ -36,8 +36,6 @@ pub enum WorkerCommand<M> {
     /// For the protocol.
     Command(M),
     OpenListener(Arc<Listener>, mio::net::TcpListener),
-    /// Closes a listener to new connections.
-    CloseListener(u32),
     /// Closes all listeners, and ends the worker when the last connection has ended, or at that time.
     Stop(Micros),
 }
@@ -206,9 +204,8 @@ impl<P: Protocol> Worker<P> {
                         registry.register(socket, Token(FIRST_LISTENER + index), Interest::READABLE)
                     })?;
                 }
-                WorkerCommand::CloseListener(number) => self.listeners.close(Some(number)),
                 WorkerCommand::Stop(at) => {
-                    self.listeners.close(None);
+                    self.listeners.close();
                     self.stop_at = Some(at);
                 }
             }
@@ -229,12 +226,10 @@ impl<P: Protocol> Worker<P> {
             turn.handle_command(connections, command);
         }
         self.listeners.accept(now, &self.counters, |listen_socket, socket, source, permit| {
-            let settings = listen_socket.settings();
-            let Ok(transport) = Transport::new(&settings.layers) else {
+            let Ok(transport) = Transport::new(&listen_socket.settings().layers) else {
                 return false;
             };
-            let origin = Origin { listener: listen_socket.number, settings, permit };
-            let mut connection = Connection::new(socket, source, transport, origin);
+            let mut connection = Connection::new(socket, source, transport, listen_socket.number, permit);
             let id = connections.next_id();
             let interest = Interest::READABLE | Interest::WRITABLE;
             if self.registry.register(&mut connection.socket, Token(id.slot()), interest).is_err() {

@@ -361,10 +361,6 @@ impl Outgoing {
         sent.chain(waiting).map(|queued_message| queued_message.since).chain(awaiting_pubcomp).min()
     }
 
-    pub fn is_stalled(&self) -> bool {
-        self.is_stalled
-    }
-
     /// The state that another gateway needs to resume. A message whose ack guard was dropped is not sent
     /// again by the network.
     pub fn export(&self) -> SentState {

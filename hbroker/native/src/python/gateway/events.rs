@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::mqtt::codec::packets::{Auth, Subscribe, Unsubscribe, UserProperties, Version, Will};
+use crate::mqtt::codec::packets::{Auth, Subscribe, Unsubscribe, Version, Will};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::event::{Cause, Closed};
 use crate::mqtt::io::connections::ConnectionId;
@@ -34,19 +34,13 @@ pub struct ConnectEvent {
     is_bridge: bool,
     client_id: String,
     clean_start: bool,
-    certificate: String,
     certificate_name: String,
     username: Option<String>,
     password: Option<Py<PyBytes>>,
     keep_alive_s: u16,
     will: Option<Py<WillMessage>>,
     session_expiry_s: u32,
-    receive_maximum: u16,
-    maximum_packet_size: Option<u32>,
-    topic_alias_maximum: u16,
-    wants_response_information: bool,
     wants_problem_information: bool,
-    user_properties: Py<PyTuple>,
     auth_method: Option<String>,
     auth_data: Py<PyBytes>,
 }
@@ -85,7 +79,6 @@ pub struct AuthEvent {
 #[pyclass(module = "hbroker._native", frozen, get_all)]
 pub struct ClosedEvent {
     connection: u64,
-    session: u64,
     cause: String,
     reason: Option<u8>,
     session_expiry_s: Option<u32>,
@@ -110,8 +103,8 @@ impl ConnectEvent {
 #[pymethods]
 impl ClosedEvent {
     fn __repr__(&self) -> String {
-        let Self { connection, session, cause, reason, .. } = self;
-        format!("ClosedEvent(connection={connection}, session={session}, cause={cause:?}, reason={reason:?})")
+        let Self { connection, cause, reason, .. } = self;
+        format!("ClosedEvent(connection={connection}, cause={cause:?}, reason={reason:?})")
     }
 }
 
@@ -127,10 +120,9 @@ pub fn worker_event_out(py: Python<'_>, worker_event: WorkerEvent) -> PyResult<P
             let data = PyBytes::new(py, data.as_deref().unwrap_or_default()).unbind();
             Ok(Py::new(py, AuthEvent { connection: id.0, reason: reason.0, method, data })?.into_any())
         }
-        WorkerEvent::Closed(id, session, closed) => {
+        WorkerEvent::Closed(id, closed) => {
             let event = ClosedEvent {
                 connection: id.0,
-                session,
                 cause: cause_out(&closed).to_owned(),
                 reason: (closed.cause == Cause::Client).then_some(closed.reason.0),
                 session_expiry_s: closed.session_expiry,
@@ -155,8 +147,6 @@ fn cause_out(closed: &Closed) -> &'static str {
 fn connect_out(py: Python<'_>, id: ConnectionId, arrival: Arrival) -> PyResult<Py<PyAny>> {
     let Arrival { listener, source, identity, connect } = arrival;
     let will = connect.will.map(|will| will_out(py, will)).transpose()?;
-    let (certificate, certificate_name) =
-        identity.map_or_else(Default::default, |identity| (identity.subject, identity.common_name));
     let event = ConnectEvent {
         connection: id.0,
         listener,
@@ -165,19 +155,13 @@ fn connect_out(py: Python<'_>, id: ConnectionId, arrival: Arrival) -> PyResult<P
         is_bridge: connect.is_bridge,
         client_id: connect.client_id,
         clean_start: connect.clean_start,
-        certificate,
-        certificate_name,
+        certificate_name: identity.unwrap_or_default(),
         username: connect.user,
         password: connect.password.map(|password| PyBytes::new(py, &password).unbind()),
         keep_alive_s: connect.keep_alive,
         will,
         session_expiry_s: if connect.version < Version::V5 { 0 } else { connect.session_expiry },
-        receive_maximum: connect.receive_maximum,
-        maximum_packet_size: connect.maximum_packet,
-        topic_alias_maximum: connect.topic_alias_maximum,
-        wants_response_information: connect.wants_response_information,
         wants_problem_information: connect.wants_problem_information,
-        user_properties: properties_out(py, connect.user_properties)?,
         auth_method: connect.authentication_method,
         auth_data: PyBytes::new(py, connect.authentication_data.as_deref().unwrap_or_default()).unbind(),
     };
@@ -196,7 +180,7 @@ fn will_out(py: Python<'_>, will: Will) -> PyResult<Py<WillMessage>> {
         payload_format: will.is_text.map(u8::from),
         response_topic: will.response_topic.unwrap_or_default(),
         correlation_data: PyBytes::new(py, will.correlation_data.as_deref().unwrap_or_default()).unbind(),
-        user_properties: properties_out(py, will.user_properties)?,
+        user_properties: PyTuple::new(py, will.user_properties)?.unbind(),
     };
     Py::new(py, message)
 }
@@ -214,8 +198,4 @@ fn subscribe_out(py: Python<'_>, id: ConnectionId, subscribe: Subscribe) -> PyRe
     let filters = PyTuple::new(py, filters.collect::<PyResult<Vec<_>>>()?)?.unbind();
     let Subscribe { packet_id, identifier, .. } = subscribe;
     Ok(Py::new(py, SubscribeEvent { connection: id.0, packet_id, filters, identifier })?.into_any())
-}
-
-fn properties_out(py: Python<'_>, properties: UserProperties) -> PyResult<Py<PyTuple>> {
-    Ok(PyTuple::new(py, properties)?.unbind())
 }

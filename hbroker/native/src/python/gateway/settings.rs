@@ -27,9 +27,8 @@ impl ListenerSettings {
     #[pyo3(signature = (
         *, certificates = Vec::new(), key = Vec::new(), client_authorities = Vec::new(), client_certificates = "none",
         websocket = false, websocket_path = "", proxy_protocol = false,
-        connections = 1_000_000, connections_of_host = 1_000_000, connect_rate = 0, write_buffer = 1_048_576,
-        handshake_bytes = 65_536, handshake_us = 10_000_000, maximum_packet = 268_435_460, receive_maximum = 1_000,
-        topic_alias_maximum = 64, topic_aliases = 64, maximum_qos = 2, retain_available = true, rate = 0, rate_bytes = 0,
+        connections = 1_000_000, connections_of_host = 1_000_000, connect_rate = 0, maximum_packet = 268_435_460,
+        receive_maximum = 1_000, rate = 0,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -43,17 +42,9 @@ impl ListenerSettings {
         connections: usize,
         connections_of_host: usize,
         connect_rate: u32,
-        write_buffer: usize,
-        handshake_bytes: usize,
-        handshake_us: u64,
         maximum_packet: usize,
         receive_maximum: u16,
-        topic_alias_maximum: u16,
-        topic_aliases: u16,
-        maximum_qos: u8,
-        retain_available: bool,
         rate: u32,
-        rate_bytes: u64,
     ) -> PyResult<Self> {
         let client_certificates = match client_certificates {
             "none" => ClientCertificates::None,
@@ -69,21 +60,8 @@ impl ListenerSettings {
         // Behind a load balancer all clients have its address until the PROXY header has arrived.
         let of_host = if proxy_protocol { usize::MAX } else { connections_of_host };
         let limits = Limits { connections, of_host, connect_rate };
-        let io = Settings { layers, limits, write_buffer };
-        let mqtt = Mqtt {
-            handshake_bytes,
-            handshake_time: handshake_us,
-            maximum_packet,
-            receive_maximum,
-            topic_alias_maximum,
-            topic_aliases,
-            maximum_qos,
-            retain_available,
-            rate,
-            rate_bytes,
-            output_bytes: write_buffer,
-        };
-        Ok(Self { io, mqtt })
+        let mqtt = Mqtt { maximum_packet, receive_maximum, rate, ..Mqtt::default() };
+        Ok(Self { io: Settings { layers, limits }, mqtt })
     }
 }
 
@@ -101,25 +79,17 @@ pub struct Accept {
     assigned_client_id: Option<String>,
     server_keep_alive_s: Option<u16>,
     session_expiry_s: Option<u32>,
-    response_information: Option<String>,
     auth_method: Option<String>,
-    auth_data: Vec<u8>,
-    user_properties: Vec<(String, String)>,
 }
 
 impl Accept {
     pub fn admit(self) -> Admitted {
-        let has_method = self.auth_method.is_some();
         let accept = Connack {
             session_present: self.session_present,
             assigned_client_id: self.assigned_client_id,
             keep_alive: self.server_keep_alive_s,
             session_expiry: self.session_expiry_s,
-            response_information: self.response_information,
             authentication_method: self.auth_method,
-            authentication_data: has_method.then(|| self.auth_data.into()),
-            text: String::new(),
-            user_properties: self.user_properties,
         };
         let settings = SessionSettings {
             inflight: self.in_flight,
@@ -131,11 +101,8 @@ impl Accept {
             accept,
             session: self.session,
             settings,
-            rate: Some(self.rate),
+            rate: self.rate,
             origin: origin_of(&self.client_id),
-            client_id: self.client_id.into(),
-            // Python identifies clients in its access lists itself.
-            user: "".into(),
             access: None,
             ack_queued: !self.is_distributed,
         }

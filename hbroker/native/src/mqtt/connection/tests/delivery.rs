@@ -208,6 +208,12 @@ fn what_is_too_large_for_the_client_is_dropped_alone() {
     let mut bench = small(SessionSettings::default(), b"\x27\0\0\0\x14\x22\0\x09");
     bench.deliver(Message::plain(1, "long/topic", b"12345", 0), 0);
     assert_eq!(bench.take(), [publish(Version::V5, 0, "long/topic", 0, &[], b"12345")]);
+    bench.deliver(Message::plain(2, "long/topic", b"1", 0), 0);
+    assert_eq!(
+        bench.take(),
+        [publish(Version::V5, 0, "long/topic", 0, b"\x23\0\x01", b"1")],
+        "it is the first"
+    );
 }
 
 #[test]

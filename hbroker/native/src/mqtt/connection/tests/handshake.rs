@@ -215,13 +215,8 @@ fn authentication_goes_to_and_fro_before_the_decision() {
     let mut bench = Bench::new(ListenerSettings::default());
     bench.feed(&connect(Version::V5, 2, method, b"\0\x01c"));
     bench.now = 9 * SECOND;
-    let challenge = Auth {
-        reason: Reason::CONTINUE_AUTHENTICATION,
-        method: "m".to_owned(),
-        data: Some(b"?"[..].into()),
-        text: String::new(),
-        user_properties: Vec::new(),
-    };
+    let challenge =
+        Auth { reason: Reason::CONTINUE_AUTHENTICATION, method: "m".to_owned(), data: Some(b"?"[..].into()) };
     assert!(bench.turn(|connection, turn, _| connection.challenge(turn, &challenge)));
     assert_eq!(bench.take(), [[0xF0, 10, 0x18, 8, 0x15, 0, 1, b'm', 0x16, 0, 1, b'?']]);
     bench.feed(&auth(0x18, method));

@@ -1,8 +1,8 @@
 //! Time, rates, sizes, and what the client wants to be spared.
 
 use super::*;
-use crate::mqtt::codec::answers::{ResponseOptions, put_accept, put_auth, put_disconnect};
-use crate::mqtt::codec::packets::{Auth, CloseReason};
+use crate::mqtt::codec::answers::{ResponseOptions, put_disconnect, put_refusal};
+use crate::mqtt::codec::packets::CloseReason;
 
 #[test]
 fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {
@@ -84,12 +84,6 @@ fn a_client_that_sends_too_fast_is_read_more_slowly_and_loses_nothing() {
     assert!(bench.now >= 2_800_000, "{}", bench.now);
     let sent: Vec<u8> = bench.upper.published.iter().map(|(_, payload, _)| payload[0]).collect();
     assert_eq!(sent, (0..40).collect::<Vec<u8>>());
-
-    let settings = ListenerSettings { rate_bytes: 1_000, ..ListenerSettings::default() };
-    let mut bench = Bench::open_with(Version::V311, settings, Session::default(), &[]);
-    bench.feed(&publish(Version::V311, 0, "t", 0, &[], &[0; 3_000]));
-    assert!(!bench.connection.wants_bytes());
-    assert!((1_900_000..2_200_000).contains(&bench.connection.poll_timeout()));
 }
 
 #[test]
@@ -107,59 +101,27 @@ fn a_packet_over_the_maximum_is_refused_at_its_header() {
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)));
 }
 
-/// Holds MQTT-3.2.2-12, MQTT-3.2.2-13.
-#[test]
-fn what_the_server_does_not_offer_is_refused() {
-    let settings =
-        ListenerSettings { maximum_qos: 1, retain_available: false, ..ListenerSettings::default() };
-    for (flags, reason) in [(4, Reason::QOS_NOT_SUPPORTED), (1, Reason::RETAIN_NOT_SUPPORTED)] {
-        let mut bench = Bench::open_with(Version::V5, settings.clone(), Session::default(), &[]);
-        bench.feed(&publish(Version::V5, flags, "t", 1, &[], b""));
-        assert_eq!(bench.closed(), Some((Cause::Error, reason)));
-    }
-    for (flags, reason) in
-        [(0b0001_0110, Reason::QOS_NOT_SUPPORTED), (0b0010_0110, Reason::RETAIN_NOT_SUPPORTED)]
-    {
-        let mut bench = Bench::new(settings.clone());
-        bench.feed(&connect(Version::V5, flags, &[], b"\0\x01c\0\0\x01t\0\0"));
-        assert_eq!(bench.take(), [[0x20, 3, 0, reason.0, 0]]);
-    }
-}
-
-/// Holds MQTT-3.2.2-19, MQTT-3.2.2-20, MQTT-3.14.2-3, MQTT-3.15.2-2, MQTT-3.15.2-3.
+/// Holds MQTT-3.2.2-19, MQTT-3.14.2-3.
 #[test]
 fn what_is_said_to_people_gives_way_to_the_largest_packet() {
-    let diagnostics = vec![("n".to_owned(), "v".to_owned())];
-    let accept =
-        Accept { text: "hello".to_owned(), user_properties: diagnostics.clone(), ..Accept::default() };
-    let challenge = Auth {
-        reason: Reason::CONTINUE_AUTHENTICATION,
-        method: "m".to_owned(),
-        data: None,
-        text: "hello".to_owned(),
-        user_properties: diagnostics,
-    };
     let close_reason = CloseReason {
         reason: Reason::SERVER_BUSY,
         text: "hello".to_owned(),
         server_reference: String::new(),
     };
-    let settings = ListenerSettings { topic_alias_maximum: 0, ..ListenerSettings::default() };
     let written = |maximum_packet| {
         let response_options = ResponseOptions { version: Version::V5, maximum_packet, wants_text: true };
-        let mut packets = [const { Vec::new() }; 3];
-        assert!(put_accept(&mut packets[0], response_options, &accept, &settings));
-        assert!(put_auth(&mut packets[1], response_options, &challenge));
-        put_disconnect(&mut packets[2], response_options, &close_reason);
-        packets
+        let mut packets = [const { Vec::new() }; 2];
+        put_refusal(&mut packets[0], response_options, &close_reason);
+        put_disconnect(&mut packets[1], response_options, &close_reason);
+        packets.map(|packet| packet.len())
     };
-    let bare = [5 + 3, 4 + 4, 4];
-    let whole = [bare[0] + 8 + 7, bare[1] + 8 + 7, bare[2] + 8];
-    assert_eq!(written(1_000).map(|packet| packet.len()), whole);
+    let bare = [5, 4];
+    let whole = bare.map(|bare| bare + 8);
+    assert_eq!(written(1_000), whole);
     for (at, length) in whole.into_iter().enumerate() {
-        assert_eq!(written(length)[at].len(), length);
-        assert_eq!(written(length - 1)[at].len(), bare[at]);
-        assert_eq!(written(bare[at].max(8))[at].len(), bare[at]);
+        assert_eq!(written(length)[at], length);
+        assert_eq!([written(length - 1)[at], written(bare[at])[at]], [bare[at]; 2]);
     }
 }
 
@@ -170,7 +132,9 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
         let mut bench =
             Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), properties);
         let reasons = [Reason::SUCCESS, Reason::NOT_AUTHORIZED];
-        bench.turn(|connection, turn, upper| connection.suback(turn, 5, &reasons, "no", upper));
+        bench.turn(|connection, turn, upper| {
+            connection.acknowledge(turn, kind::SUBACK, 5, &reasons, "no", upper)
+        });
         bench
     };
     assert_eq!(suback(b"").take(), [[0x90, 10, 0, 5, 5, 0x1F, 0, 2, b'n', b'o', 0, 0x87]]);
@@ -178,9 +142,13 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     assert_eq!(suback(b"\x27\0\0\0\x0B").take(), [[0x90, 5, 0, 5, 0, 0, 0x87]]);
     let mut bench = suback(b"\x27\0\0\0\x0B");
     bench.take();
-    bench.turn(|connection, turn, upper| connection.unsuback(turn, 5, &[Reason::SUCCESS], "text", upper));
+    bench.turn(|connection, turn, upper| {
+        connection.acknowledge(turn, kind::UNSUBACK, 5, &[Reason::SUCCESS], "text", upper)
+    });
     assert_eq!(bench.take(), [[0xB0, 4, 0, 5, 0, 0]]);
-    bench.turn(|connection, turn, upper| connection.unsuback(turn, 6, &[Reason::SUCCESS; 7], "", upper));
+    bench.turn(|connection, turn, upper| {
+        connection.acknowledge(turn, kind::UNSUBACK, 6, &[Reason::SUCCESS; 7], "", upper)
+    });
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)), "it cannot be told at all");
     // DISCONNECT has its reason string in any case (MQTT 5 §3.1.2.11.7).
     let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), b"\x17\0");
@@ -243,8 +211,12 @@ fn answers_before_mqtt_5_have_its_words() {
     for version in [Version::V31, Version::V311] {
         let mut bench = Bench::open(version);
         let reasons = [Reason(2), Reason::NOT_AUTHORIZED, Reason::SUCCESS];
-        bench.turn(|connection, turn, upper| connection.suback(turn, 5, &reasons, "no", upper));
-        bench.turn(|connection, turn, upper| connection.unsuback(turn, 6, &reasons, "no", upper));
+        bench.turn(|connection, turn, upper| {
+            connection.acknowledge(turn, kind::SUBACK, 5, &reasons, "no", upper)
+        });
+        bench.turn(|connection, turn, upper| {
+            connection.acknowledge(turn, kind::UNSUBACK, 6, &reasons, "no", upper)
+        });
         bench.turn(|connection, turn, upper| {
             connection.disconnect(turn, &Reason::TAKEN_OVER.into(), upper);
         });

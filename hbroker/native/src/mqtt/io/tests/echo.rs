@@ -17,7 +17,6 @@ use crate::mqtt::io::connection::Ending;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
-use crate::mqtt::io::tls::Identity;
 use crate::mqtt::io::worker_handle::CommandSender;
 
 /// Nothing here takes so long, but on a machine that others use.
@@ -27,7 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub enum Entry {
     Opened(ConnectionId),
     /// The first bytes came.
-    Spoke(ConnectionId, SocketAddr, Option<Identity>),
+    Spoke(ConnectionId, SocketAddr, Option<String>),
     Closed(ConnectionId, Ending),
     TimedOut(ConnectionId),
     Drained(ConnectionId),

@@ -14,7 +14,7 @@ use tungstenite::client::IntoClientRequest;
 
 use super::echo::{Bench, Entry, exchange};
 use crate::mqtt::io::listener::Settings;
-use crate::mqtt::io::tls::{ClientCertificates, Identity, TlsSettings};
+use crate::mqtt::io::tls::{ClientCertificates, TlsSettings};
 use crate::mqtt::io::transport::Layers;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -75,7 +75,7 @@ fn secure<S: Read + Write>(
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
 }
 
-fn identity_of(bench: &Bench) -> Option<Identity> {
+fn identity_of(bench: &Bench) -> Option<String> {
     bench.journal.wait(|entry| match entry {
         Entry::Spoke(_, _, identity) => Some(identity.clone()),
         _ => None,
@@ -105,9 +105,7 @@ fn a_client_is_who_its_certificate_names() {
     let device = issue(&ours, "device-7");
     let bench = Bench::new(settings(&tls(&server, Some(&ours), ClientCertificates::Required)));
     exchange(&mut secure(bench.connect(), &ours, Some(&device)), b"it is me");
-    let identity = identity_of(&bench).unwrap();
-    assert_eq!(identity.common_name, "device-7");
-    assert!(identity.subject.contains("CN=device-7") && identity.subject.contains("O=House"), "{identity:?}");
+    assert_eq!(identity_of(&bench).as_deref(), Some("device-7"));
 
     let stranger = issue(&others, "device-7");
     for own in [None, Some(&stranger)] {
@@ -221,7 +219,7 @@ fn all_layers_together_in_pieces_of_any_size() {
         client.close(None).unwrap();
         while client.read().is_ok() {}
     }
-    assert_eq!(identity_of(&bench).unwrap().common_name, "device");
+    assert_eq!(identity_of(&bench).as_deref(), Some("device"));
     bench.wait_empty();
 }
 
