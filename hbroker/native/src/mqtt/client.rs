@@ -1,12 +1,13 @@
 //! The state that a worker keeps for one client's connection, and the calls that a connection makes upwards.
 
 use crate::Micros;
+use crate::client_pool::core::ClientPoolCore;
 use crate::mqtt::Key;
 use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::command::Traffic;
 use crate::mqtt::connection::Connection;
-use crate::mqtt::distribution::network::{Guard, Network, Outgoing};
+use crate::mqtt::distribution::bridge::{PoolGuard, enter};
 use crate::mqtt::event::{Closed, Event, Taken, Upper};
 use crate::mqtt::worker_event::SessionHandle;
 use crate::prefix::Prefix;
@@ -49,7 +50,9 @@ pub struct Client {
 /// Options of a client's messages that its packets do not contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
+    /// For subscriptions with No Local; 0: there is none.
     pub origin: u64,
+    /// The owner acknowledges a message as soon as it is queued, not when it is distributed.
     pub ack_queued: bool,
 }
 
@@ -90,9 +93,9 @@ impl Client {
 }
 
 /// Everything above the connections in one iteration of a worker: the network, and the events for Python.
-pub struct Above<'t, N: Network> {
-    network: &'t N,
-    guard: Option<N::Guard<'t>>,
+pub struct Above<'t> {
+    client_pool: &'t ClientPoolCore,
+    guard: Option<PoolGuard<'t>>,
     /// (sequence number, session, key) of each message that the network took and has to answer.
     pub published: Vec<(u64, SessionHandle, Key)>,
     pub events: Vec<Event>,
@@ -104,10 +107,10 @@ pub struct Above<'t, N: Network> {
     pub taken: bool,
 }
 
-impl<'t, N: Network> Above<'t, N> {
-    pub fn new(network: &'t N) -> Self {
+impl<'t> Above<'t> {
+    pub fn new(client_pool: &'t ClientPoolCore) -> Self {
         Self {
-            network,
+            client_pool,
             guard: None,
             published: Vec::new(),
             events: Vec::new(),
@@ -119,16 +122,15 @@ impl<'t, N: Network> Above<'t, N> {
     }
 
     /// The network. Its lock is taken at most once in an iteration.
-    pub fn guard(&mut self) -> &mut N::Guard<'t> {
-        self.guard.get_or_insert_with(|| self.network.enter())
+    pub fn guard(&mut self) -> &mut PoolGuard<'t> {
+        self.guard.get_or_insert_with(|| enter(self.client_pool))
     }
 }
 
-impl<N: Network> Upper for Above<'_, N> {
+impl Upper for Above<'_> {
     fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> Taken {
-        let Marks { origin, ack_queued } = self.marks;
-        let message = Outgoing { publish, origin, ack_queued };
-        match self.guard().publish(&message) {
+        let marks = self.marks;
+        match self.guard().publish(publish, marks) {
             Ok(Some(sequence)) => {
                 self.taken = true;
                 if let Some(key) = key {

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
 use crate::Micros;
+use crate::client_pool::core::ClientPoolCore;
 use crate::mqtt::Turn as ConnectionTurn;
 use crate::mqtt::client::{Above, Client};
 use crate::mqtt::codec::packets::{CloseReason, Connect};
@@ -23,7 +24,6 @@ use crate::mqtt::connection::Connection;
 use crate::mqtt::counters::Counters;
 use crate::mqtt::dispatcher::Dispatcher;
 use crate::mqtt::distribution::encoder::Encoder;
-use crate::mqtt::distribution::network::{Guard, Network};
 use crate::mqtt::event::{Cause, Closed, Event};
 use crate::mqtt::io::admission::Admission;
 use crate::mqtt::io::connection::Connection as Stream;
@@ -46,9 +46,9 @@ const LOST: Closed = Closed { cause: Cause::Lost, reason: Reason::UNSPECIFIED, s
 const MOST_UNREAD: usize = 1_024;
 
 /// The clients of one worker.
-pub struct Clients<N: Network> {
+pub struct Clients {
     worker: u8,
-    network: Arc<N>,
+    client_pool: Arc<ClientPoolCore>,
     dispatcher: Arc<Dispatcher>,
     encoder: Encoder,
     counters: Counters,
@@ -67,17 +67,17 @@ struct Leaving {
     closed: Closed,
 }
 
-impl<N: Network> Clients<N> {
+impl Clients {
     /// `worker_metrics`: where the clients' metrics are counted; `None` if telemetry is off.
     pub fn new(
         worker: u8,
-        network: Arc<N>,
+        client_pool: Arc<ClientPoolCore>,
         dispatcher: Arc<Dispatcher>,
         worker_metrics: Option<Arc<Mutex<WorkerMetrics>>>,
     ) -> Self {
         Self {
             worker,
-            network,
+            client_pool,
             dispatcher,
             encoder: Encoder::default(),
             counters: Counters::default(),
@@ -89,12 +89,12 @@ impl<N: Network> Clients<N> {
     }
 }
 
-impl<N: Network> Protocol for Clients<N> {
+impl Protocol for Clients {
     type Conversation = Client;
     type Command = Command;
-    type Turn<'t> = ClientTurn<'t, N>;
+    type Turn<'t> = ClientTurn<'t>;
 
-    fn begin_turn(&mut self, now: Micros) -> ClientTurn<'_, N> {
+    fn begin_turn(&mut self, now: Micros) -> ClientTurn<'_> {
         ClientTurn {
             worker: self.worker,
             now,
@@ -104,7 +104,7 @@ impl<N: Network> Protocol for Clients<N> {
             leaving: &mut self.leaving,
             parked_due: &mut self.parked_due,
             worker_events: &mut self.worker_events,
-            above: Above::new(&*self.network),
+            above: Above::new(&self.client_pool),
             worker_metrics: self.worker_metrics.as_ref().map(|worker_metrics| worker_metrics.lock()),
         }
     }
@@ -119,7 +119,7 @@ impl<N: Network> Protocol for Clients<N> {
 }
 
 /// One iteration over the clients of a worker.
-pub struct ClientTurn<'t, N: Network> {
+pub struct ClientTurn<'t> {
     worker: u8,
     now: Micros,
     dispatcher: &'t Dispatcher,
@@ -128,12 +128,12 @@ pub struct ClientTurn<'t, N: Network> {
     leaving: &'t mut FxHashMap<ConnectionId, Leaving>,
     parked_due: &'t mut Micros,
     worker_events: &'t mut Vec<WorkerEvent>,
-    above: Above<'t, N>,
+    above: Above<'t>,
     /// Locked until the iteration ends. A reader of the metrics waits for that.
     worker_metrics: Option<MutexGuard<'t, WorkerMetrics>>,
 }
 
-impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
+impl<'t> Turn<'t, Client, Command> for ClientTurn<'t> {
     fn open(&mut self, _: ConnectionId, listener: u32) -> Opening<Client> {
         let client = Client::new(Connection::new(self.now, &self.dispatcher.settings_of(listener)));
         let deadline = client.deadline();
@@ -204,13 +204,13 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
     }
 }
 
-impl<N: Network> ClientTurn<'_, N> {
+impl ClientTurn<'_> {
     /// Calls a connection, and does what follows from the call.
     fn with(
         &mut self,
         connections: &mut Connections<Client>,
         id: ConnectionId,
-        act: impl FnOnce(&mut Connection, &mut ConnectionTurn<'_>, &mut Above<'_, N>, &mut Encoder),
+        act: impl FnOnce(&mut Connection, &mut ConnectionTurn<'_>, &mut Above<'_>, &mut Encoder),
     ) {
         let now = self.now;
         let Some((client, output)) = connections.write(id) else {

@@ -16,6 +16,7 @@ use crate::mqtt::Key;
 use crate::mqtt::access::attempts::Attempts;
 use crate::mqtt::access::rules::AccessList;
 use crate::mqtt::ack_guard::{AckGuard, Releases, Ticket};
+use crate::mqtt::clients::Clients;
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::{CloseReason, Connect};
 use crate::mqtt::codec::reason::Reason;
@@ -24,7 +25,7 @@ use crate::mqtt::counters::{Counters, Drop as Loss};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::fanout::{Batches, Fanout, Incoming, Options, ResumedSession, SessionItem};
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::io::worker_handle::CommandSender;
+use crate::mqtt::io::worker_handle::WorkerHandle;
 use crate::mqtt::metrics::Weight;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
@@ -46,7 +47,7 @@ const SETTLING: Micros = 2_000_000;
 const FEW: usize = 16;
 const LITTLE: usize = 16_384;
 
-type WorkerHandles = Vec<Arc<dyn CommandSender<Command>>>;
+type WorkerHandles = Vec<Arc<WorkerHandle<Clients>>>;
 
 /// See the module.
 pub struct Dispatcher {
@@ -58,7 +59,7 @@ pub struct Dispatcher {
     worker_handles: OnceLock<WorkerHandles>,
     left: Mutex<Left>,
     /// Bytes that are posted to each worker and not handled.
-    waiting: OnceLock<Vec<Arc<AtomicUsize>>>,
+    waiting: OnceLock<Vec<AtomicUsize>>,
     /// By listener.
     settings: RwLock<FxHashMap<u32, Arc<ListenerSettings>>>,
     access: Mutex<FxHashMap<u32, Arc<AccessList>>>,
@@ -109,7 +110,7 @@ impl Dispatcher {
     /// Sets the workers, and the endpoint whose reader is signalled. Before that there are no clients.
     pub fn introduce(&self, endpoint_state: Arc<EndpointState>, worker_handles: WorkerHandles) {
         self.worker_events.introduce(endpoint_state);
-        let waiting = worker_handles.iter().map(|_| Arc::default()).collect();
+        let waiting = worker_handles.iter().map(|_| AtomicUsize::new(0)).collect();
         let _ = self.waiting.set(waiting);
         let _ = self.worker_handles.set(worker_handles);
     }
@@ -125,7 +126,7 @@ impl Dispatcher {
         self.worker_handles().iter().for_each(|worker_handle| worker_handle.post(make()));
     }
 
-    fn worker_handles(&self) -> &[Arc<dyn CommandSender<Command>>] {
+    fn worker_handles(&self) -> &[Arc<WorkerHandle<Clients>>] {
         self.worker_handles.get().map_or(&[], Vec::as_slice)
     }
 
@@ -152,7 +153,7 @@ impl Dispatcher {
     }
 
     /// Runs the commands that the client pool's thread left with the workers. `may_run_here`: as in
-    /// [`CommandSender::run_pending`].
+    /// [`WorkerHandle::run_pending`].
     fn run_pending(&self, may_run_here: bool) {
         let Left { workers, items, bytes } = std::mem::take(&mut *self.left.lock());
         let may_run_here = may_run_here && items <= FEW && bytes <= LITTLE;
@@ -181,7 +182,7 @@ impl Dispatcher {
     }
 
     fn waiting(&self, worker: u8) -> Option<&AtomicUsize> {
-        self.waiting.get()?.get(usize::from(worker)).map(Arc::as_ref)
+        self.waiting.get()?.get(usize::from(worker))
     }
 
     // Listeners and sessions

@@ -1,7 +1,7 @@
 //! Messages between MQTT clients and the network.
 //!
 //! ```text
-//! client ──> network (trait) ──> bridge ──> the client pool's engine
+//! client ──> bridge ──> the client pool's engine
 //! the client pool's engine ──> bridge ──> dispatcher ──> fanout ──> SessionItem ──> worker ──> session
 //! message, batch   one message, or several of `QoS` 0, shared by all recipients
 //! encoder          encodes each packet once for all recipients that take it in the same format
@@ -12,4 +12,3 @@ pub mod bridge;
 pub mod encoder;
 pub mod fanout;
 pub mod message;
-pub mod network;

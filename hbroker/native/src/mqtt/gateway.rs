@@ -27,14 +27,12 @@ use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::counters::Drop as Loss;
 use crate::mqtt::dispatcher::Dispatcher;
-use crate::mqtt::distribution::bridge::Sorter;
+use crate::mqtt::distribution::bridge::{Sorter, enter};
 use crate::mqtt::distribution::fanout::Incoming;
 use crate::mqtt::distribution::message::Message;
-use crate::mqtt::distribution::network::{Guard, Network};
 use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::listener::Settings;
-use crate::mqtt::io::worker_handle::CommandSender;
 use crate::mqtt::metrics::GatewayMetrics;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
@@ -50,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Gateway {
     client_pool: Arc<ClientPoolCore>,
     pub dispatcher: Arc<Dispatcher>,
-    server: Server<Clients<ClientPoolCore>>,
+    server: Server<Clients>,
     seed: u64,
     gateway_metrics: Option<GatewayMetrics>,
 }
@@ -82,14 +80,7 @@ impl Gateway {
             Clients::new(worker, Arc::clone(&client_pool), Arc::clone(&dispatcher), worker_metrics)
         };
         let server = Server::start(workers, endpoint_state.clock, clients)?;
-        dispatcher.introduce(
-            endpoint_state,
-            server
-                .worker_handles()
-                .iter()
-                .map(|worker_handle| Arc::clone(worker_handle) as Arc<dyn CommandSender<Command>>)
-                .collect(),
-        );
+        dispatcher.introduce(endpoint_state, server.worker_handles().to_vec());
         Ok(Self { client_pool, dispatcher, server, seed, gateway_metrics })
     }
 
@@ -157,7 +148,7 @@ impl Gateway {
         // other members of a shared group.
         let tickets = self.dispatcher.releases.take();
         if !tickets.is_empty() {
-            self.client_pool.enter().handled(&tickets);
+            enter(&self.client_pool).handled(&tickets);
         }
         Some(state)
     }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! Server (this file)   starts N workers; opens listeners
-//!   worker_handle, mailbox   a worker as other threads see it: its queue, its lock, its wake-up
+//!   worker_handle            a worker as other threads see it: its queue, its lock, its wake-up
 //!     worker                 one thread's loop: read, protocol, write
-//!       listener, listeners, admission   listening sockets, and how many connections they admit
+//!       listener, admission              listening sockets, and how many connections they admit
 //!       connections, connection, timers  the open connections and their deadlines
 //!         transport ──> proxy, tls, websocket   the layers between socket and protocol, sans-IO
 //!         output, arrivals                      bytes to send, bytes that were read
@@ -29,8 +29,6 @@ pub mod connection;
 pub mod connections;
 pub mod counters;
 pub mod listener;
-mod listeners;
-pub mod mailbox;
 pub mod output;
 pub mod protocol;
 mod proxy;

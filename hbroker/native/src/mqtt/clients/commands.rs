@@ -10,13 +10,12 @@ use crate::mqtt::codec::packets::{CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::distribution::fanout::{ItemContent, ResumedSession, SessionItem};
-use crate::mqtt::distribution::network::Network;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::metrics::Weight;
 use crate::mqtt::session::Delivery;
 use crate::mqtt::worker_event::WorkerEvent;
 
-impl<N: Network> ClientTurn<'_, N> {
+impl ClientTurn<'_> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
         match command {
             Command::Accept(id, admitted) => self.accept(connections, id, *admitted),

@@ -19,12 +19,13 @@ use crate::link_id::PoolClientId;
 use crate::load::latency::{Rate, Sample};
 use crate::mqtt::Key;
 use crate::mqtt::ack_guard::Ticket;
+use crate::mqtt::client::Marks;
+use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::dispatcher::{Dispatcher, Round};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::fanout::Incoming;
 use crate::mqtt::distribution::message::Message;
-use crate::mqtt::distribution::network::{Guard, Network, Outgoing};
 use crate::mqtt::worker_event::SessionHandle;
 use crate::wire::{PublishOut, PublishView};
 
@@ -33,18 +34,22 @@ const SHARED: PoolClientId = PoolClientId(0);
 /// The only worker of the client pool: one pool client, and so one engine, publishes all messages.
 const WORKER: usize = 0;
 
-impl Network for ClientPoolCore {
-    type Guard<'a> = worker_handle::Guard<'a, ClientPool>;
+/// A worker's access to the client pool in one iteration. When it is dropped the messages are sent.
+pub type PoolGuard<'a> = worker_handle::Guard<'a, ClientPool>;
 
-    fn enter(&self) -> Self::Guard<'_> {
-        self.endpoint().guard(WORKER)
-    }
+/// Waits for the lock of the client pool's worker. A worker does so at most once in an iteration.
+pub fn enter(client_pool: &ClientPoolCore) -> PoolGuard<'_> {
+    client_pool.endpoint().guard(WORKER)
 }
 
-impl Guard for worker_handle::Guard<'_, ClientPool> {
-    fn publish(&mut self, message: &Outgoing<'_>) -> Result<Option<u64>, Reason> {
+impl PoolGuard<'_> {
+    /// Publishes a message. Returns its sequence number, which the network's answer names (at `QoS` 0 there
+    /// is no answer); `None`: there is no room.
+    ///
+    /// # Errors
+    /// The message is refused permanently.
+    pub fn publish(&mut self, publish: &Publish<'_>, marks: Marks) -> Result<Option<u64>, Reason> {
         let now = self.now;
-        let publish = message.publish;
         let user_properties: Vec<_> =
             publish.user_properties().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let out = PublishOut {
@@ -52,7 +57,7 @@ impl Guard for worker_handle::Guard<'_, ClientPool> {
             payload: publish.payload,
             qos: publish.qos,
             retain: publish.retain,
-            ack_queued: message.ack_queued,
+            ack_queued: marks.ack_queued,
             published_at_us: now,
             expiry_s: publish.expiry_s,
             content_type: publish.content_type,
@@ -61,7 +66,7 @@ impl Guard for worker_handle::Guard<'_, ClientPool> {
             response_topic: publish.response_topic,
             correlation_data: publish.correlation_data,
             user_properties: &user_properties,
-            origin: message.origin,
+            origin: marks.origin,
             ..PublishOut::default()
         };
         let share = || Bytes::copy_from_slice(publish.payload);
@@ -73,7 +78,8 @@ impl Guard for worker_handle::Guard<'_, ClientPool> {
         })
     }
 
-    fn handled(&mut self, tickets: &[Ticket]) {
+    /// Acknowledges these messages to their owners: all clients have acknowledged them, or never will.
+    pub fn handled(&mut self, tickets: &[Ticket]) {
         for of_pool_client in tickets.chunk_by(|one, other| one.pool_client == other.pool_client) {
             let ids: Vec<_> = of_pool_client.iter().map(|ticket| ticket.message).collect();
             if let Some(engine) = self.machine().engine(PoolClientId(of_pool_client[0].pool_client)) {

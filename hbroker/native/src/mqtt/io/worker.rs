@@ -15,14 +15,12 @@ use super::arrivals::{Arrivals, Input};
 use super::connection::{Connection, Ending, Flushed};
 use super::connections::{ConnectionId, Connections};
 use super::counters::{Counters, add};
-use super::listener::Listener;
-use super::mailbox::Mailbox;
+use super::listener::{Listener, Listeners};
 use super::protocol::{Protocol, Turn};
 use super::transport::Transport;
 use crate::Micros;
 use crate::endpoint::clock::Clock;
-use crate::mqtt::io::listeners::Listeners;
-use crate::mqtt::io::worker_handle::WAKER;
+use crate::mqtt::io::worker_handle::{Mailbox, WAKER};
 
 /// Tokens from this value on are listening sockets; lower tokens are slots of connections.
 const FIRST_LISTENER: usize = 1 << 40;

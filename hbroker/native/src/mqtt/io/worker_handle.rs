@@ -7,13 +7,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll, Token, Waker};
 use parking_lot::Mutex;
 
 use super::counters::Counters;
-use super::mailbox::Mailbox;
 use super::protocol::Protocol;
 use super::worker::{Worker, WorkerCommand};
 use crate::endpoint::clock::Clock;
@@ -31,17 +31,6 @@ pub struct WorkerHandle<P: Protocol> {
     worker: Mutex<Option<Worker<P>>>,
 }
 
-/// The side of a worker on which other threads leave commands.
-pub trait CommandSender<M>: Send + Sync {
-    /// Queues a command, and wakes the worker.
-    fn post(&self, command: M);
-    /// Queues a command without waking the worker. The caller calls `run_pending` later.
-    fn leave(&self, command: M);
-    /// Has the queued commands handled soon: by the calling thread, if it `may_run_here` and the worker's
-    /// thread sleeps, else by that thread. A caller that `may_run_here` must hold no lock.
-    fn run_pending(&self, may_run_here: bool);
-}
-
 impl<P: Protocol> WorkerHandle<P> {
     /// Number `index` in its server. Returns the poll for `run`.
     pub fn new(index: u8, protocol: P, clock: Clock) -> io::Result<(Self, Poll)> {
@@ -53,9 +42,27 @@ impl<P: Protocol> WorkerHandle<P> {
         Ok((Self { mailbox, counters, clock, worker: Mutex::new(Some(worker)) }, poll))
     }
 
-    /// Queues a command, and wakes the worker.
+    /// Queues a command for the worker itself, and wakes it.
     pub fn order(&self, order: WorkerCommand<P::Command>) {
         self.mailbox.post(order);
+    }
+
+    /// Queues a command for the protocol, and wakes the worker.
+    pub fn post(&self, command: P::Command) {
+        self.order(WorkerCommand::Command(command));
+    }
+
+    /// Queues a command without waking the worker. The caller calls `run_pending` later.
+    pub fn leave(&self, command: P::Command) {
+        self.mailbox.leave(WorkerCommand::Command(command));
+    }
+
+    /// Has the queued commands handled soon: by the calling thread, if it `may_run_here` and the worker's
+    /// thread sleeps, else by that thread. A caller that `may_run_here` must hold no lock.
+    pub fn run_pending(&self, may_run_here: bool) {
+        if !(may_run_here && self.mailbox.is_sleeping() && self.run_here()) {
+            self.mailbox.wake();
+        }
     }
 
     /// The main function of the worker's thread. It returns when the worker is over.
@@ -96,19 +103,61 @@ impl<P: Protocol> WorkerHandle<P> {
     }
 }
 
-impl<P: Protocol> CommandSender<P::Command> for WorkerHandle<P> {
-    fn post(&self, command: P::Command) {
-        self.mailbox.post(WorkerCommand::Command(command));
+/// The queue of commands to a worker, with one wake-up for all commands that gather while the worker sleeps. Its
+/// senders bound it, because they know which messages they may drop.
+pub struct Mailbox<T> {
+    queue: Mutex<Vec<T>>,
+    /// The worker sleeps or is about to, so a sender must wake it.
+    sleeping: AtomicBool,
+    waker: Waker,
+}
+
+impl<T> Mailbox<T> {
+    /// `token`: the token of the wake-up event in the worker's poll.
+    pub fn new(poll: &Poll, token: Token) -> io::Result<Self> {
+        let waker = Waker::new(poll.registry(), token)?;
+        Ok(Self { queue: Mutex::new(Vec::new()), sleeping: AtomicBool::new(false), waker })
     }
 
-    fn leave(&self, command: P::Command) {
-        self.mailbox.leave(WorkerCommand::Command(command));
+    pub fn post(&self, inbox: T) {
+        self.leave(inbox);
+        self.wake();
     }
 
-    fn run_pending(&self, may_run_here: bool) {
-        if !(may_run_here && self.mailbox.is_sleeping() && self.run_here()) {
-            self.mailbox.wake();
+    /// As `post`, without waking the worker.
+    pub fn leave(&self, inbox: T) {
+        self.queue.lock().push(inbox);
+    }
+
+    pub fn is_sleeping(&self) -> bool {
+        self.sleeping.load(Ordering::SeqCst)
+    }
+
+    /// Wakes the worker if it sleeps.
+    pub fn wake(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            // The only error is a counter at its limit, and then a wake-up is pending already.
+            let _ = self.waker.wake();
         }
+    }
+
+    /// The worker announces that it will sleep; false: the queue is not empty, and it must not sleep.
+    pub fn begin_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        let may = self.queue.lock().is_empty();
+        if !may {
+            self.end_sleep();
+        }
+        may
+    }
+
+    pub fn end_sleep(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    /// Takes all commands. `into` must be empty; its memory becomes that of the queue.
+    pub fn take(&self, into: &mut Vec<T>) {
+        std::mem::swap(&mut *self.queue.lock(), into);
     }
 }
 

@@ -17,7 +17,6 @@ use crate::mqtt::io::connection::Ending;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
-use crate::mqtt::io::worker_handle::CommandSender;
 
 /// Nothing here takes so long, but on a machine that others use.
 pub const PATIENCE: Duration = Duration::from_secs(30);
