@@ -713,8 +713,8 @@ class ClientPool:
     `open_pool_client`. For all of them `handled` acknowledges messages (as with `hold` of `Config`).
     """
 
-    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> ClientPool:
-        """Binds (port 0: any free port) and starts the threads. Raises OSError."""
+    def __new__(cls, config: Config, listen: _Address) -> ClientPool:
+        """Binds (port 0: any free port) and starts the thread. Raises OSError."""
     def open_pool_client(
         self, session: int, *, persistent: bool, incarnation: int, keep_alive_us: int = 7_000_000
     ) -> int:

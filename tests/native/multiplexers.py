@@ -36,7 +36,7 @@ class Client:
 class Gateway:
     """A client pool and its clients. Made by `gateway_up`."""
 
-    def __init__(self, root: Address, workers: int = 1) -> None:
+    def __init__(self, root: Address) -> None:
         self._root = root
         self._random = Random(os.urandom(8))
         config = Config(
@@ -46,7 +46,7 @@ class Gateway:
             token_keys=[os.urandom(16)],
             seed=self.bits(),
         )
-        self.pool = ClientPool(config, ("127.0.0.1", 0), workers)
+        self.pool = ClientPool(config, ("127.0.0.1", 0))
         self.clients: dict[int, Client] = {}
         self.handles = True
         self.first = self._decide_for(0, SessionOptions("first"))
@@ -116,9 +116,9 @@ class Gateway:
 
 
 @contextmanager
-def gateway_up(root: Address, workers: int = 1) -> Iterator[Gateway]:
+def gateway_up(root: Address) -> Iterator[Gateway]:
     """A gateway. At the end it is gone without a LEAVE, as if it was killed."""
-    gateway = Gateway(root, workers)
+    gateway = Gateway(root)
     try:
         yield gateway
     finally:

@@ -11,16 +11,11 @@
 //! busy client does not delay the others. At the end of an event-loop iteration the pool looks once at each
 //! client that was touched in it.
 //!
-//! The kernel gives all datagrams of one owner to one worker's socket, whichever client they are for. If a
-//! pool has several workers, each client therefore has its home on one of them, and the other workers hand
-//! its datagrams to that one.
-//!
 //! ```text
 //!     core.rs           the verbs of the native API
 //!       |
-//!     client_pool.rs    ClientPool: queues and timers of one worker's clients
-//!       |-- routing.rs         datagram in -> client, or the worker that has it
-//!       |     `-- request_table.rs   number of a request -> client that sent it
+//!     client_pool.rs    ClientPool: queues and timers; datagram in -> client
+//!       |-- request_table.rs   number of a request -> client that sent it
 //!       |-- client.rs          PoolClient: one engine, and the queues that it is in
 //!       `-- messages.rs        messages out: the MessageSink of the worker's thread
 //! ```
@@ -29,18 +24,18 @@ mod client;
 pub mod core;
 pub mod messages;
 mod request_table;
-mod routing;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use slab::Slab;
+use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::client_pool::client::{LINGER, PoolClient};
@@ -48,17 +43,15 @@ use crate::client_pool::messages::MessageSink;
 use crate::client_pool::request_table::RequestTable;
 use crate::config::Config;
 use crate::endpoint::worker::{Machine, TurnHook};
-use crate::engine::metrics::counters::{Counters, EngineCounters};
-use crate::engine::owner::home_workers::HomeWorkers;
+use crate::engine::metrics::counters::{Counters, Drop, EngineCounters};
 use crate::engine::transport::event::Event;
 use crate::engine::{Engine, Shared};
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::PoolClientId;
 use crate::sink::DatagramSink;
-use crate::wire::ViewBuffers;
+use crate::wire::{self, Body, DatagramView, Malformed, PacketView, ViewBuffers};
 
 pub use crate::client_pool::client::Identity;
-pub use crate::client_pool::routing::Forwarded;
 
 /// How many datagrams a client may send before the next client may.
 const DATAGRAMS_PER_TURN: usize = 16;
@@ -72,34 +65,12 @@ const MOST_UNREAD: usize = 100_000;
 /// How many events of a client are reported before the next client's.
 const EVENTS_PER_TURN: usize = 64;
 
-/// What the workers of a pool have in common.
-pub struct PoolShared {
-    config: Config,
-    workers: u8,
-    shared: Shared,
-    /// The home worker of each client's session.
-    homes: HomeWorkers,
-    requests: Mutex<RequestTable>,
-}
-
-impl PoolShared {
-    /// For a pool of `workers` workers. `config` is that of the first client; the others have the same,
-    /// except for their `Identity`.
-    pub fn new(config: Config, workers: u8) -> Self {
-        Self {
-            workers,
-            shared: Shared::new(&config, workers),
-            homes: HomeWorkers::new(config.seed),
-            requests: Mutex::new(RequestTable::new(KeyedHash::new(config.seed))),
-            config,
-        }
-    }
-}
-
-/// The pool clients whose home is one worker.
+/// The clients of one socket. One worker drives them.
 pub struct ClientPool {
-    worker: u8,
-    common: Arc<PoolShared>,
+    /// The settings of the first client. The others have the same, except for their `Identity`.
+    config: Config,
+    shared: Shared,
+    requests: RequestTable,
     // Boxed, so that growing the slab moves only pointers.
     pool_clients: Slab<Box<PoolClient>>,
     generation: u32,
@@ -112,7 +83,6 @@ pub struct ClientPool {
     sink: Box<dyn MessageSink>,
     /// The first client's events, without the answers that the sink took.
     unread_events: VecDeque<Event>,
-    handoffs: VecDeque<(u8, Forwarded)>,
     view_buffers: ViewBuffers,
     counters: Counters,
     /// Counters of clients that have been removed.
@@ -120,12 +90,13 @@ pub struct ClientPool {
 }
 
 impl ClientPool {
-    /// The pool of worker number `worker`. It delivers the messages of its clients to `sink`.
-    pub fn new(worker: u8, common: Arc<PoolShared>, sink: Box<dyn MessageSink>) -> Self {
-        let hasher = KeyedHash::new(common.config.seed);
-        Self {
-            worker,
-            common,
+    /// A pool with its first client, which has the settings `config`. It delivers the messages of its clients
+    /// to `sink`.
+    pub fn new(config: Config, sink: Box<dyn MessageSink>) -> Self {
+        let hasher = KeyedHash::new(config.seed);
+        let mut client_pool = Self {
+            shared: Shared::new(&config, 1),
+            requests: RequestTable::new(hasher),
             pool_clients: Slab::new(),
             generation: 0,
             by_session: HashMap::with_hasher(hasher),
@@ -136,30 +107,33 @@ impl ClientPool {
             with_messages: VecDeque::new(),
             sink,
             unread_events: VecDeque::new(),
-            handoffs: VecDeque::new(),
             view_buffers: ViewBuffers::default(),
             counters: Counters::default(),
             ended: EngineCounters::default(),
-        }
+            config,
+        };
+        client_pool.add(client_pool.config.clone());
+        client_pool
     }
 
     /// Adds a client. Returns `None` if another open client has its session. A closing client with that
     /// session is removed at once.
-    pub fn open_pool_client(&mut self, config: Config) -> Option<PoolClientId> {
-        let session = config.session;
-        if let Some(known) = self.by_session.get(&session).copied() {
+    pub fn open_pool_client(&mut self, identity: Identity) -> Option<PoolClientId> {
+        if let Some(known) = self.by_session.get(&identity.session).copied() {
             self.pool_client(known).filter(|pool_client| pool_client.closing.is_some())?;
             self.remove(known.slot());
         }
-        if self.common.homes.claim(session, self.worker) != self.worker {
-            return None;
-        }
+        Some(self.add(identity.config(&self.config)))
+    }
+
+    fn add(&mut self, config: Config) -> PoolClientId {
+        let session = config.session;
         let entry = self.pool_clients.vacant_entry();
-        let id = PoolClientId::new(self.worker, self.generation, entry.key());
+        let id = PoolClientId::new(0, self.generation, entry.key());
         self.generation = self.generation.wrapping_add(1);
-        entry.insert(Box::new(PoolClient::new(id, config, self.common.shared.clone())));
+        entry.insert(Box::new(PoolClient::new(id, config, self.shared.clone())));
         self.by_session.insert(session, id);
-        Some(id)
+        id
     }
 
     /// Closes a client: it reports nothing any more. It is removed once all that it has to send is
@@ -178,9 +152,31 @@ impl ClientPool {
         self.pool_client(id).map(|pool_client| &mut pool_client.engine)
     }
 
-    /// Whether the client exists and has not been closed.
-    pub fn is_open(&mut self, id: PoolClientId) -> bool {
-        self.pool_client(id).is_some_and(|pool_client| pool_client.closing.is_none())
+    /// Acts on the client's engine. If it does not exist or has been closed, acts on a new engine that is
+    /// dropped afterwards.
+    pub fn on_pool_client<R>(&mut self, id: PoolClientId, act: impl FnOnce(&mut Engine) -> R) -> R {
+        if self.pool_client(id).is_some_and(|pool_client| pool_client.closing.is_none())
+            && let Some(engine) = self.engine(id)
+        {
+            return act(engine);
+        }
+        act(&mut Engine::new(self.config.clone(), 0, 1, self.shared.clone()))
+    }
+
+    /// Sends one datagram outside of any session for a client, which gets the answers.
+    pub fn send_to(
+        &mut self,
+        now: Micros,
+        id: PoolClientId,
+        address: SocketAddr,
+        packet: &[u8],
+        token: &[u8],
+        pad_to: usize,
+    ) {
+        if let Some(request) = PacketView::from_raw(packet).ok().and_then(|view| wire::request_of(&view)) {
+            self.requests.note(now, request, id, address);
+        }
+        self.on_pool_client(id, |engine| engine.send_to(address, packet, token, pad_to));
     }
 
     /// The next events, each with its client.
@@ -226,6 +222,42 @@ impl ClientPool {
 
     fn pool_client(&mut self, id: PoolClientId) -> Option<&mut PoolClient> {
         self.pool_clients.get_mut(id.slot()).map(Box::as_mut).filter(|pool_client| pool_client.id == id)
+    }
+
+    /// §4.1, §6.1: passes answers to the clients that sent the requests.
+    fn handle_outside(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
+        let mut ids: SmallVec<[PoolClientId; 2]> = SmallVec::new();
+        for packet in view.packets().iter() {
+            if matches!(packet.body, Body::Challenge { .. }) {
+                ids.extend(self.requests.take_challenged(source));
+            } else if let Some(session) = wire::session_of(&packet) {
+                ids.extend(self.by_session.get(&session).copied());
+            } else if let Some(request) = wire::request_of(&packet) {
+                ids.extend(self.requests.requester(request));
+            }
+        }
+        if ids.is_empty() {
+            self.counters.drop(Drop::UnexpectedPacket);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            self.pass(now, id, source, view, datagram);
+        }
+    }
+
+    fn pass(
+        &mut self,
+        now: Micros,
+        id: PoolClientId,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        datagram: &[u8],
+    ) {
+        match self.engine(id) {
+            Some(engine) => engine.handle_view(now, source, view, datagram),
+            None => self.counters.drop(Drop::UnknownSession),
+        }
     }
 
     // An event-loop iteration and its end
@@ -319,7 +351,6 @@ impl ClientPool {
     fn remove(&mut self, slot: usize) {
         let pool_client = self.pool_clients.remove(slot);
         self.by_session.remove(&pool_client.session);
-        self.common.homes.remove(pool_client.session, self.worker);
         self.timers.remove(&(pool_client.scheduled, slot));
         // Removal is rare, and a queue holds only the clients that wait in it.
         for (queue, stands) in [
@@ -339,12 +370,21 @@ impl ClientPool {
 }
 
 impl Machine for ClientPool {
-    type Handoff = Forwarded;
+    type Handoff = Infallible;
 
     fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
         self.counters.datagrams_in += 1;
         self.counters.bytes_in += datagram.len() as u64;
-        self.take_datagram(now, source, datagram);
+        let mut view = DatagramView::unread(datagram, self.view_buffers.take());
+        match view.read(&mut self.view_buffers.mask) {
+            Err(Malformed) => self.counters.drop(Drop::Malformed),
+            Ok(()) if view.header.session == 0 => self.handle_outside(now, source, &view, datagram),
+            Ok(()) => match self.by_session.get(&view.header.session) {
+                Some(&id) => self.pass(now, id, source, &view, datagram),
+                None => self.counters.drop(Drop::UnknownSession),
+            },
+        }
+        self.view_buffers.put_back(view.into_buffer());
     }
 
     fn handle_timeout(&mut self, now: Micros) {
@@ -357,8 +397,8 @@ impl Machine for ClientPool {
         }
     }
 
-    fn handle_handoff(&mut self, now: Micros, handoff: Forwarded) {
-        self.take_forwarded(now, handoff);
+    fn handle_handoff(&mut self, _: Micros, handoff: Infallible) {
+        match handoff {}
     }
 
     fn end_turn(&mut self, now: Micros) {
@@ -385,14 +425,6 @@ impl Machine for ClientPool {
         }
     }
 
-    fn poll_handoff(&mut self) -> Option<(u8, Forwarded)> {
-        self.handoffs.pop_front()
-    }
-
-    fn has_handoff(&self) -> bool {
-        !self.handoffs.is_empty()
-    }
-
     fn poll_timeout(&self) -> Option<Micros> {
         self.timers.first().map(|&(due, _)| due)
     }
@@ -406,8 +438,7 @@ impl Machine for ClientPool {
     }
 
     fn is_drained(&self) -> bool {
-        self.handoffs.is_empty()
-            && self.pool_clients.iter().all(|(_, pool_client)| pool_client.engine.is_drained())
+        self.pool_clients.iter().all(|(_, pool_client)| pool_client.engine.is_drained())
     }
 }
 

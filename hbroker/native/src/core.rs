@@ -73,12 +73,7 @@ impl Core {
         let shared = Shared::new(&config, 1);
         let taker = load::taker(&config, 1);
         let engine = Engine::new(config, 0, 1, shared.clone());
-        Self {
-            driver: Driver::Virtual(Box::new(Mutex::new((engine, 0)))),
-            shared,
-            taker,
-            barriers: AtomicU64::default(),
-        }
+        Self::of(shared, Driver::Virtual(Box::new(Mutex::new((engine, 0)))), taker)
     }
 
     /// A core with one engine for each of `workers` threads, at one address.
@@ -90,27 +85,21 @@ impl Core {
         let taker = load::taker(&config, workers);
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let endpoint = Endpoint::new(engines.collect(), listen)?;
-        Ok(Self { driver: Driver::Threads(endpoint), shared, taker, barriers: AtomicU64::default() })
+        Ok(Self::of(shared, Driver::Threads(endpoint), taker))
     }
 
     /// The core of a pool client. Once that client is closed, the core's methods have no effect.
     pub fn of_pool_client(client_pool: Arc<ClientPoolCore>, id: PoolClientId) -> Self {
-        Self {
-            shared: client_pool.shared().clone(),
-            driver: Driver::PoolClient(client_pool, id),
-            taker: None,
-            barriers: AtomicU64::default(),
-        }
+        Self::of(client_pool.shared().clone(), Driver::PoolClient(client_pool, id), None)
     }
 
     /// The core of a client in a load, which the load's thread drives.
     pub fn of_load(config: &Config, endpoint: Arc<LoadEndpoint>) -> Self {
-        Self {
-            shared: Shared::new(config, 1),
-            driver: Driver::Load(endpoint),
-            taker: None,
-            barriers: AtomicU64::default(),
-        }
+        Self::of(Shared::new(config, 1), Driver::Load(endpoint), None)
+    }
+
+    fn of(shared: Shared, driver: Driver, taker: Option<Mutex<Taker>>) -> Self {
+        Self { driver, shared, taker, barriers: AtomicU64::default() }
     }
 
     /// The threads and sockets; `None` in virtual time, and for clients of a pool or a load.
@@ -193,7 +182,7 @@ impl Core {
     pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
         match &self.driver {
             Driver::PoolClient(client_pool, id) => {
-                client_pool.send_to(*id, address, packet, token, pad_to);
+                client_pool.with(|pool, now| pool.send_to(now, *id, address, packet, token, pad_to));
             }
             _ => self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to)),
         }
@@ -374,13 +363,7 @@ impl Core {
     /// Every counter and gauge by name, summed over the workers.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-        let mut add = |name: &str, value: u64| {
-            if let Some(sum) = sums.get_mut(name) {
-                *sum += value;
-            } else {
-                sums.insert(name.to_owned(), value);
-            }
-        };
+        let mut add = |name: &str, value: u64| *sums.entry(name.to_owned()).or_default() += value;
         self.each(|engine, _| {
             engine.counters(&mut add);
             engine.gauges(&mut add);
@@ -388,10 +371,8 @@ impl Core {
         add("subscriptions", self.on(0, |engine, _| engine.subscriptions()) as u64);
         add("retained", self.shared.retained.lock().len() as u64);
         self.count_moves(&mut add);
-        if let Some(endpoint) = self.endpoint() {
-            for (name, value) in endpoint.counters() {
-                add(name, value);
-            }
+        for (name, value) in self.endpoint().into_iter().flat_map(Endpoint::counters) {
+            add(name, value);
         }
         sums
     }
@@ -404,7 +385,9 @@ impl Core {
                 let (engine, now) = &mut *guard;
                 act(engine, *now)
             }
-            Driver::PoolClient(client_pool, id) => client_pool.on_pool_client(*id, act),
+            Driver::PoolClient(client_pool, id) => {
+                client_pool.with(|pool, now| pool.on_pool_client(*id, |engine| act(engine, now)))
+            }
             Driver::Load(endpoint) => {
                 endpoint.with_machine(0, |load_engine, now| act(&mut load_engine.engine, now))
             }

@@ -58,8 +58,8 @@ impl Mailbox {
         Self(Arc::new(Mutex::new(MailboxState { queue: VecDeque::new(), bytes: 0, limit })))
     }
 
-    /// Takes the next messages out. The caller has to end an iteration of the pool afterwards (`end_turns`),
-    /// because there is room again.
+    /// Takes the next messages out. The caller has to end an iteration of the pool afterwards, because there is
+    /// room again.
     pub fn read(&self, limit: usize) -> Vec<(PoolClientId, Message)> {
         let mut items = self.0.lock();
         let count = items.queue.len().min(limit);

@@ -1,4 +1,4 @@
-//! Members of a hive and a node, in virtual time: each gets what is its own, whichever worker hears it first.
+//! Clients of a pool and a node, in virtual time: each gets what is its own.
 
 mod stage;
 
@@ -22,76 +22,68 @@ fn message(topic: &str, qos: u8) -> PublishOut<'_> {
 }
 
 #[test]
-fn each_pool_client_gets_its_own_datagrams_whichever_worker_receives_them() {
-    for workers in [1, 2, 3] {
-        let mut stage = Stage::new(workers);
-        let pool_clients: Vec<_> =
-            (0..50).map(|number| stage.subscriber(number + 1, &topic(number as usize), 2)).collect();
-        assert_eq!(
-            stage.client_pools.iter().map(|client_pool| client_pool.pool_clients.len()).sum::<usize>(),
-            51,
-            "and the first"
-        );
-        for (number, _) in pool_clients.iter().enumerate() {
-            for qos in 0..3 {
-                stage.publish(&message(&topic(number), qos));
-            }
+fn each_pool_client_gets_its_own_datagrams() {
+    let mut stage = Stage::new();
+    let pool_clients: Vec<_> =
+        (0..50).map(|number| stage.subscriber(number + 1, &topic(number as usize), 2)).collect();
+    assert_eq!(stage.client_pool.pool_clients.len(), 51, "and the first");
+    for (number, _) in pool_clients.iter().enumerate() {
+        for qos in 0..3 {
+            stage.publish(&message(&topic(number), qos));
         }
-        stage.run(SECOND);
-        let mut read = stage.read();
-        read.sort_unstable();
-        let mut expected: Vec<_> =
-            pool_clients.iter().enumerate().flat_map(|(number, id)| vec![(*id, topic(number)); 3]).collect();
-        expected.sort_unstable();
-        assert_eq!(read, expected);
-        assert_eq!(stage.node_gauge("inflight"), 100, "they are taken, and not handled");
-        stage.handle_all();
-        stage.run(SECOND);
-        assert_eq!(stage.node_gauge("inflight"), 0);
     }
+    stage.run(SECOND);
+    let mut read = stage.read();
+    read.sort_unstable();
+    let mut expected: Vec<_> =
+        pool_clients.iter().enumerate().flat_map(|(number, id)| vec![(*id, topic(number)); 3]).collect();
+    expected.sort_unstable();
+    assert_eq!(read, expected);
+    assert_eq!(stage.node_gauge("inflight"), 100, "they are taken, and not handled");
+    stage.handle_all();
+    stage.run(SECOND);
+    assert_eq!(stage.node_gauge("inflight"), 0);
 }
 
 #[test]
 fn an_answer_is_for_the_pool_client_that_asked() {
-    for workers in [1, 2] {
-        let mut stage = Stage::new(workers);
-        let pool_clients: Vec<_> = (1..5).map(|session| stage.open(session)).collect();
-        for (request, id) in (100..).zip(&pool_clients[..3]) {
-            stage.common.requests.lock().note(stage.now, request, *id, NODE.into());
-        }
-        stage.node_sends(&pub_accept(101));
-        stage.node_sends(&pub_accept(103));
-        assert_eq!(stage.notified(), [pool_clients[1]]);
-        // CHALLENGE is for all that wrote there, once.
-        stage.ask_unproven();
-        let challenged: BTreeSet<_> = stage.notified().into_iter().collect();
-        assert_eq!(challenged, pool_clients[..3].iter().copied().collect());
-        stage.ask_unproven();
-        assert_eq!(stage.notified(), []);
-        stage.node_sends(&leave_of(4));
-        assert_eq!(stage.notified(), [pool_clients[3]]);
-        assert_eq!(stage.counter("drop.unexpected_packet"), 2);
+    let mut stage = Stage::new();
+    let pool_clients: Vec<_> = (1..5).map(|session| stage.open(session)).collect();
+    for (request, id) in (100..).zip(&pool_clients[..3]) {
+        stage.client_pool.requests.note(stage.now, request, *id, NODE.into());
     }
+    stage.node_sends(&pub_accept(101));
+    stage.node_sends(&pub_accept(103));
+    assert_eq!(stage.notified(), [pool_clients[1]]);
+    // CHALLENGE is for all that wrote there, once.
+    stage.ask_unproven();
+    let challenged: BTreeSet<_> = stage.notified().into_iter().collect();
+    assert_eq!(challenged, pool_clients[..3].iter().copied().collect());
+    stage.ask_unproven();
+    assert_eq!(stage.notified(), []);
+    stage.node_sends(&leave_of(4));
+    assert_eq!(stage.notified(), [pool_clients[3]]);
+    assert_eq!(stage.counter("drop.unexpected_packet"), 2);
 }
 
 #[test]
 fn a_datagram_for_no_pool_client_is_dropped_and_counted() {
-    let mut stage = Stage::new(2);
+    let mut stage = Stage::new();
     let id = stage.subscriber(1, "a", 1);
-    stage.client_pools[usize::from(id.worker())].remove(id.slot());
+    stage.client_pool.remove(id.slot());
     stage.publish(&message("a", 1));
     stage.run(SECOND);
     assert!(stage.counter("drop.unknown_session") > 0);
-    stage.client_pools[0].handle_datagram(stage.now, NODE.into(), b"\xff\xff");
+    stage.client_pool.handle_datagram(stage.now, NODE.into(), b"\xff\xff");
     assert_eq!(stage.counter("drop.malformed"), 1);
 }
 
 #[test]
 fn who_sends_much_holds_up_nobody() {
-    let mut stage = Stage::new(1);
+    let mut stage = Stage::new();
     let (eager, modest) = (stage.open(1), stage.open(2));
     let elsewhere = ([192, 0, 2, 9], 9).into();
-    let client_pool = &mut stage.client_pools[0];
+    let client_pool = &mut stage.client_pool;
     let engine = client_pool.engine(eager).expect("it is open");
     (0..1_000).for_each(|_| engine.send_to(elsewhere, b"", b"", 100));
     client_pool.engine(modest).expect("it is open").send_to(NODE.into(), b"", b"", 100);
@@ -101,12 +93,12 @@ fn who_sends_much_holds_up_nobody() {
     assert_eq!(sent.iter().filter(|destination| **destination == NODE.into()).count(), 1);
     let rest: usize = (0..100).map(|_| stage.transmit_at_most(20).len()).sum();
     assert_eq!(rest + sent.len(), 1_001, "and nothing is left");
-    assert!(stage.client_pools[0].with_datagrams.is_empty());
+    assert!(stage.client_pool.with_datagrams.is_empty());
 }
 
 #[test]
 fn what_finds_no_room_stays_with_its_owner_and_comes_later() {
-    let mut stage = Stage::new(1);
+    let mut stage = Stage::new();
     let pool_clients = [stage.subscriber(1, "a", 1), stage.subscriber(2, "a", 1)];
     stage.mailboxes.store(0);
     for _ in 0..6_000 {
@@ -129,7 +121,7 @@ fn what_finds_no_room_stays_with_its_owner_and_comes_later() {
 
 #[test]
 fn a_pool_client_that_is_closed_sends_what_is_left_and_is_gone() {
-    let mut stage = Stage::new(1);
+    let mut stage = Stage::new();
     let id = stage.subscriber(7, "a", 1);
     let link = stage.node_link(7).expect("it is connected");
     stage.notified();
@@ -139,25 +131,24 @@ fn a_pool_client_that_is_closed_sends_what_is_left_and_is_gone() {
     });
     stage.publish(&message("a", 1));
     let now = stage.now;
-    stage.client_pools[0].close_pool_client(now, id);
+    stage.client_pool.close_pool_client(now, id);
     stage.step();
     assert_eq!(stage.node_packets(), 2, "LEAVE has come");
     stage.node.close(stage.now, link);
     stage.run(2 * LINGER);
     assert_eq!((stage.notified(), stage.read()), (vec![], vec![]), "nothing is told of it");
-    assert!(stage.client_pools[0].by_session.len() == 1 && stage.client_pools[0].pool_clients.len() == 1);
-    assert_eq!(stage.common.homes.worker_of(7), None);
-    assert!(stage.client_pools[0].engine(id).is_none());
-    assert!(stage.client_pools[0].timers.len() <= 1 && stage.client_pools[0].touched.is_empty());
+    assert!(stage.client_pool.by_session.len() == 1 && stage.client_pool.pool_clients.len() == 1);
+    assert!(stage.client_pool.engine(id).is_none());
+    assert!(stage.client_pool.timers.len() <= 1 && stage.client_pool.touched.is_empty());
 }
 
 #[test]
 fn a_session_has_one_pool_client_and_one_that_was_closed_gives_way() {
-    let mut stage = Stage::new(2);
+    let mut stage = Stage::new();
     let first = stage.subscriber(7, "a", 1);
     assert_eq!(stage.try_open(7), None);
     let now = stage.now;
-    stage.client_pools[usize::from(first.worker())].close_pool_client(now, first);
+    stage.client_pool.close_pool_client(now, first);
     let second = stage.try_open(7).expect("it gave way");
     assert_ne!(first, second);
     stage.with(second, |engine| engine.listen(now, 1, ("", "a"), 1, false));
@@ -170,7 +161,7 @@ fn a_session_has_one_pool_client_and_one_that_was_closed_gives_way() {
 
 #[test]
 fn members_that_come_and_go_leave_nothing_behind() {
-    let mut stage = Stage::new(2);
+    let mut stage = Stage::new();
     for round in 0..20 {
         let pool_clients: Vec<_> = (0..20).map(|n| stage.subscriber(100 * round + n + 1, "a", 1)).collect();
         stage.publish(&message("a", 1));
@@ -178,25 +169,24 @@ fn members_that_come_and_go_leave_nothing_behind() {
         stage.handle_all();
         for id in pool_clients {
             let now = stage.now;
-            stage.client_pools[usize::from(id.worker())].close_pool_client(now, id);
+            stage.client_pool.close_pool_client(now, id);
         }
         stage.run(2 * LINGER);
     }
-    for client_pool in &stage.client_pools {
-        assert!(client_pool.pool_clients.len() <= 1 && client_pool.by_session.len() <= 1);
-        let waiting = client_pool.with_datagrams.len()
-            + client_pool.with_events.len()
-            + client_pool.with_messages.len()
-            + client_pool.touched.len();
-        assert!(waiting <= 1 && client_pool.timers.len() <= 1, "{waiting}");
-    }
+    let client_pool = &stage.client_pool;
+    assert!(client_pool.pool_clients.len() == 1 && client_pool.by_session.len() == 1);
+    let waiting = client_pool.with_datagrams.len()
+        + client_pool.with_events.len()
+        + client_pool.with_messages.len()
+        + client_pool.touched.len();
+    assert!(waiting <= 1 && client_pool.timers.len() <= 1, "{waiting}");
     assert_eq!(stage.counter("members"), 1);
     assert!(stage.counter("messages_in") == 400, "what they counted stays counted");
 }
 
 #[test]
 fn whatever_comes_in_nobody_else_is_disturbed() {
-    let mut stage = Stage::new(2);
+    let mut stage = Stage::new();
     let mut rng = SmallRng::seed_from_u64(5);
     let pool_clients: Vec<_> = (1..4).map(|session| stage.subscriber(session, "a", 1)).collect();
     for round in 0..20_000 {
@@ -217,7 +207,7 @@ fn whatever_comes_in_nobody_else_is_disturbed() {
             datagram[at] = rng.random();
         }
         let source = ([192, 0, 2, rng.random_range(1..4)], 7_000).into();
-        stage.client_pools[round % 2].handle_datagram(stage.now, source, &datagram);
+        stage.client_pool.handle_datagram(stage.now, source, &datagram);
         if round % 100 == 0 {
             stage.step();
         }
@@ -228,8 +218,5 @@ fn whatever_comes_in_nobody_else_is_disturbed() {
     stage.publish(&message("b", 1));
     stage.run(SECOND);
     assert_eq!(stage.read(), [(fresh, "b".to_owned())]);
-    assert!(
-        stage.client_pools.iter().map(|client_pool| client_pool.pool_clients.len()).sum::<usize>()
-            == pool_clients.len() + 2
-    );
+    assert_eq!(stage.client_pool.pool_clients.len(), pool_clients.len() + 2);
 }

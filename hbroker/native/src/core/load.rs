@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 
 use super::Core;
 use crate::config::Config;
+use crate::endpoint::Endpoint;
 use crate::engine::metrics::counters::{Counters, EngineCounters};
 use crate::engine::metrics::load::Weight;
 use crate::load::{Report, Taker, latency};
@@ -28,10 +29,8 @@ impl Core {
         drop(taker);
         EngineCounters { counters, ..EngineCounters::default() }
             .each(|name, value| report.count(name, value));
-        self.endpoint()
-            .into_iter()
-            .flat_map(|endpoint| endpoint.counters())
-            .for_each(|(name, value)| report.count(name, value));
+        let sockets = self.endpoint().into_iter().flat_map(Endpoint::counters);
+        sockets.for_each(|(name, value)| report.count(name, value));
         let Weight { sessions, publishers, queued_messages, queued_bytes } = self.weigh();
         report.gauges.extend([
             ("workers", self.workers().into()),

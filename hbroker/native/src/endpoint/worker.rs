@@ -47,9 +47,13 @@ pub trait Machine: Send + 'static {
     /// needed.
     fn note_departure(&mut self, _now: impl FnOnce() -> Micros) {}
     /// The next handoff, and the worker that it is for.
-    fn poll_handoff(&mut self) -> Option<(u8, Self::Handoff)>;
+    fn poll_handoff(&mut self) -> Option<(u8, Self::Handoff)> {
+        None
+    }
     /// Whether `poll_handoff` has something.
-    fn has_handoff(&self) -> bool;
+    fn has_handoff(&self) -> bool {
+        false
+    }
     /// When `handle_timeout` is due.
     fn poll_timeout(&self) -> Option<Micros>;
     /// Whether events or messages wait for the reader.

@@ -70,9 +70,9 @@ impl Gateway {
         let seed = config.seed;
         let dispatcher = Arc::new(Dispatcher::new(Unfinished::new(unfinished, seed)));
         let (publisher, telemetry) = (config.publisher(), config.telemetry);
-        let sorter = |_| Box::new(Sorter::new(Arc::clone(&dispatcher), own.clone(), publisher)) as _;
+        let sorter = Box::new(Sorter::new(Arc::clone(&dispatcher), own.clone(), publisher));
         let client_pool =
-            Arc::new(ClientPoolCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
+            Arc::new(ClientPoolCore::on_thread(Config { hold: true, ..config }, listen, sorter)?);
         let endpoint_state = client_pool.endpoint().endpoint_state();
         let mut gateway_metrics = telemetry.then(GatewayMetrics::new);
         let clients = |worker| {

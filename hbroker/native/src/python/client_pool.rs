@@ -27,20 +27,16 @@ pub struct ClientPool {
 #[pymethods]
 impl ClientPool {
     #[new]
-    #[pyo3(signature = (config, listen, workers = 1))]
-    fn new(py: Python<'_>, config: &Config, listen: Address, workers: u8) -> PyResult<Self> {
-        if workers == 0 || config.0.node {
-            return Err(NativeError::new_err(
-                "a client pool has one worker or more, and takes a client configuration",
-            ));
+    fn new(py: Python<'_>, config: &Config, listen: Address) -> PyResult<Self> {
+        if config.0.node {
+            return Err(NativeError::new_err("a client pool takes a client configuration"));
         }
         let listen = address_in(&listen)?;
         let config = config.0.clone();
         let mailbox = Mailbox::new(config.message_queue_bytes);
-        let sink = |_| Box::new(mailbox.clone()) as _;
-        let core = py
-            .detach(|| ClientPoolCore::on_threads(config, listen, workers, sink))
-            .map_err(PyOSError::new_err)?;
+        let sink = Box::new(mailbox.clone());
+        let core = py.detach(|| ClientPoolCore::on_thread(config, listen, sink));
+        let core = core.map_err(PyOSError::new_err)?;
         Ok(Self { core: Arc::new(core), mailbox })
     }
 
@@ -57,7 +53,7 @@ impl ClientPool {
             return Err(NativeError::new_err("session 0 means: outside of any session"));
         }
         let identity = Identity { session, persistent, incarnation, keep_alive: keep_alive_us };
-        let opened = py.detach(|| self.core.open_pool_client(identity));
+        let opened = py.detach(|| self.core.with(|pool, _| pool.open_pool_client(identity)));
         opened
             .map(|id| id.0)
             .ok_or_else(|| NativeError::new_err("another client of the pool has this session"))
@@ -69,12 +65,12 @@ impl ClientPool {
     }
 
     fn close_pool_client(&self, py: Python<'_>, number: u64) {
-        py.detach(|| self.core.close_pool_client(PoolClientId(number)));
+        py.detach(|| self.core.with(|pool, now| pool.close_pool_client(now, PoolClientId(number))));
     }
 
     #[pyo3(signature = (limit = 1024))]
     fn poll_pool_events(&self, py: Python<'_>, limit: usize) -> PyResult<Vec<(u64, Py<PyAny>)>> {
-        let events = py.detach(|| self.core.take_events(limit));
+        let events = py.detach(|| self.core.with(|pool, now| pool.take_events(now, limit)));
         events.into_iter().map(|(id, event)| Ok((id.0, event_out(py, event)?))).collect()
     }
 
@@ -82,7 +78,8 @@ impl ClientPool {
     fn poll_pool_messages(&self, py: Python<'_>, limit: usize) -> Vec<(u64, Message)> {
         let messages = py.detach(|| {
             let messages = self.mailbox.read(limit);
-            self.core.end_turns();
+            // The mailbox has room again, or no output any more.
+            self.core.with(|_, _| {});
             messages
         });
         messages.into_iter().map(|(id, message)| (id.0, Message::new(py, message))).collect()

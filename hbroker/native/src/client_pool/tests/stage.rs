@@ -1,4 +1,4 @@
-//! A node with its one worker, and a hive with several, whose datagrams reach one of them by chance.
+//! A node with its one worker, and a client pool.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 
 use crate::client_pool::*;
 use crate::core::Datagrams;
@@ -55,8 +53,7 @@ impl MessageSink for Sink {
 pub struct Stage {
     pub now: Micros,
     pub node: Engine,
-    pub client_pools: Vec<ClientPool>,
-    pub common: Arc<PoolShared>,
+    pub client_pool: ClientPool,
     pub mailboxes: Room,
     taken: Taken,
     /// What was read and not handled.
@@ -64,31 +61,26 @@ pub struct Stage {
     read: Vec<(PoolClientId, String)>,
     notified: Vec<PoolClientId>,
     heard: Vec<Event>,
-    rng: SmallRng,
 }
 
 impl Stage {
-    pub fn new(workers: u8) -> Self {
+    pub fn new() -> Self {
         let mut node = Engine::new(config(true, 1), 0, 1, Shared::new(&config(true, 1), 1));
         node.grant("", GRANT);
-        let common = Arc::new(PoolShared::new(config(false, 2), workers));
         let (room, taken) = (Room(Arc::new(AtomicUsize::new(usize::MAX))), Taken::default());
-        let sink = || Box::new(Sink { room: room.clone(), taken: Arc::clone(&taken) });
-        let client_pool = |worker| ClientPool::new(worker, Arc::clone(&common), sink());
-        let mut client_pools: Vec<ClientPool> = (0..workers).map(client_pool).collect();
-        assert_eq!(client_pools[0].open_pool_client(common.config.clone()), Some(PoolClientId(0)));
+        let sink = Box::new(Sink { room: room.clone(), taken: Arc::clone(&taken) });
+        let client_pool = ClientPool::new(config(false, 2), sink);
+        assert_eq!(client_pool.by_session[&client_pool.config.session], PoolClientId(0));
         Self {
             now: 1_000_000_000,
             node,
-            client_pools,
-            common,
+            client_pool,
             mailboxes: room,
             taken,
             unhandled: Vec::new(),
             read: Vec::new(),
             notified: Vec::new(),
             heard: Vec::new(),
-            rng: SmallRng::seed_from_u64(workers.into()),
         }
     }
 
@@ -101,8 +93,7 @@ impl Stage {
     pub fn try_open(&mut self, session: u64) -> Option<PoolClientId> {
         let identity =
             Identity { session, persistent: false, incarnation: session << 40, keep_alive: 5_000_000 };
-        let worker = session % u64::from(self.common.workers);
-        self.client_pools[worker as usize].open_pool_client(identity.config(&self.common.config))
+        self.client_pool.open_pool_client(identity)
     }
 
     /// A member with a link to the node, and a subscription there.
@@ -133,7 +124,7 @@ impl Stage {
     }
 
     pub fn with<R>(&mut self, id: PoolClientId, act: impl FnOnce(&mut Engine) -> R) -> R {
-        act(self.client_pools[usize::from(id.worker())].engine(id).expect("it is there"))
+        act(self.client_pool.engine(id).expect("it is there"))
     }
 
     /// Says of all that was read that it was handled.
@@ -158,16 +149,14 @@ impl Stage {
 
     pub fn counter(&self, name: &str) -> u64 {
         let mut sum = 0;
-        for client_pool in &self.client_pools {
-            client_pool.counters(|known, value| sum += if known == name { value } else { 0 });
-        }
+        self.client_pool.counters(|known, value| sum += if known == name { value } else { 0 });
         sum
     }
 
-    /// Where the datagrams go that leave worker 0 in one go of so many.
+    /// Where the datagrams go that leave in one go of so many.
     pub fn transmit_at_most(&mut self, most: usize) -> Vec<SocketAddr> {
         let mut datagrams = Datagrams::default();
-        self.client_pools[0].poll_transmit(self.now, &mut TurnSink { sink: &mut datagrams, left: most });
+        self.client_pool.poll_transmit(self.now, &mut TurnSink { sink: &mut datagrams, left: most });
         datagrams.sent.into_iter().map(|(destination, _)| destination).collect()
     }
 
@@ -230,48 +219,35 @@ impl Stage {
     /// Everything that is to happen now.
     pub fn step(&mut self) {
         self.node.handle_timeout(self.now);
-        self.client_pools.iter_mut().for_each(|client_pool| client_pool.handle_timeout(self.now));
+        self.client_pool.handle_timeout(self.now);
         loop {
-            self.client_pools.iter_mut().for_each(|client_pool| client_pool.end_turn(self.now));
+            self.client_pool.end_turn(self.now);
             if !self.carry() {
                 break;
             }
         }
-        for client_pool in &mut self.client_pools {
-            let events = client_pool.take_events(self.now, usize::MAX);
-            let control = events.into_iter().filter(|(_, event)| matches!(event, Event::Control { .. }));
-            self.notified.extend(control.map(|(id, _)| id));
-        }
+        let events = self.client_pool.take_events(self.now, usize::MAX);
+        let control = events.into_iter().filter(|(_, event)| matches!(event, Event::Control { .. }));
+        self.notified.extend(control.map(|(id, _)| id));
         self.heard.extend(self.node.take_events(self.now, usize::MAX));
     }
 
-    /// Takes datagrams and handoffs where they go; false: there were none.
+    /// Takes datagrams where they go; false: there were none.
     fn carry(&mut self) -> bool {
-        let mut carried = false;
-        for from in 0..self.client_pools.len() {
-            while let Some((to, handoff)) = self.client_pools[from].poll_handoff() {
-                self.client_pools[usize::from(to)].handle_handoff(self.now, handoff);
-                carried = true;
-            }
-            let mut datagrams = Datagrams::default();
-            self.client_pools[from].poll_transmit(self.now, &mut datagrams);
-            for (destination, datagram) in datagrams.sent {
-                // Nobody else is there.
-                if destination == NODE.into() {
-                    self.node.handle_datagram(self.now, GATEWAY.into(), &datagram);
-                    carried = true;
-                }
-            }
-        }
         let mut datagrams = Datagrams::default();
-        self.node.poll_transmit(self.now, &mut datagrams);
-        for (destination, datagram) in datagrams.sent {
-            assert_eq!(destination, GATEWAY.into());
-            let worker = self.rng.random_range(0..self.client_pools.len());
-            self.client_pools[worker].handle_datagram(self.now, NODE.into(), &datagram);
-            carried = true;
+        self.client_pool.poll_transmit(self.now, &mut datagrams);
+        // Nobody else is there.
+        datagrams.sent.retain(|(destination, _)| *destination == NODE.into());
+        for (_, datagram) in &datagrams.sent {
+            self.node.handle_datagram(self.now, GATEWAY.into(), datagram);
         }
-        carried
+        let mut answers = Datagrams::default();
+        self.node.poll_transmit(self.now, &mut answers);
+        for (destination, datagram) in &answers.sent {
+            assert_eq!(*destination, GATEWAY.into());
+            self.client_pool.handle_datagram(self.now, NODE.into(), datagram);
+        }
+        !datagrams.sent.is_empty() || !answers.sent.is_empty()
     }
 
     fn collect(&mut self) {

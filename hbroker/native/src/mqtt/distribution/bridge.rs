@@ -31,15 +31,13 @@ use crate::wire::{PublishOut, PublishView};
 
 /// The pool client that publishes everything.
 const SHARED: PoolClientId = PoolClientId(0);
-/// The only worker of the client pool: one pool client, and so one engine, publishes all messages.
-const WORKER: usize = 0;
 
 /// A worker's access to the client pool in one iteration. When it is dropped the messages are sent.
 pub type PoolGuard<'a> = worker_handle::Guard<'a, ClientPool>;
 
 /// Waits for the lock of the client pool's worker. A worker does so at most once in an iteration.
 pub fn enter(client_pool: &ClientPoolCore) -> PoolGuard<'_> {
-    client_pool.endpoint().guard(WORKER)
+    client_pool.endpoint().guard(0)
 }
 
 impl PoolGuard<'_> {
