@@ -6,7 +6,7 @@
 //!          dispatcher   routes messages and commands to workers; keeps the parked sessions
 //!             |  command           ^                         |
 //!             v                    | distribution: bridge, fanout, message, encoder (to and from the client pool)
-//!          clients, client   the clients of one worker; called by io through the trait `io::protocol`
+//!          clients   the clients of one worker; called by io through the trait `io::protocol`
 //!             v
 //!          connection   one transport stream, with codec, aliases, access::rules and event
 //!             v
@@ -52,7 +52,6 @@
 pub mod access;
 pub mod ack_guard;
 mod aliases;
-mod client;
 pub mod clients;
 pub mod codec;
 pub mod command;

@@ -3,7 +3,7 @@
 //! ```text
 //! this file   state, timers, packets to the client
 //!   input      bytes to packets ──> handshake   until the client is accepted
-//!                               ──> packets     once it is accepted ──> session, upper
+//!                               ──> session, upper   once it is accepted
 //! ```
 //!
 //! | state | what the connection handles |
@@ -19,7 +19,6 @@
 
 mod handshake;
 mod input;
-mod packets;
 #[cfg(test)]
 mod tests;
 

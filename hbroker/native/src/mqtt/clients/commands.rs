@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{ClientTurn, Leaving};
 use crate::mqtt::access::rules::{Access, AccessList};
-use crate::mqtt::client::{Client, Marks};
+use crate::mqtt::clients::{Client, Marks};
 use crate::mqtt::codec::packets::{CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus};

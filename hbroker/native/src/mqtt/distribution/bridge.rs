@@ -19,7 +19,7 @@ use crate::link_id::PoolClientId;
 use crate::load::latency::{Rate, Sample};
 use crate::mqtt::Key;
 use crate::mqtt::ack_guard::Ticket;
-use crate::mqtt::client::Marks;
+use crate::mqtt::clients::Marks;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::dispatcher::{Dispatcher, Round};

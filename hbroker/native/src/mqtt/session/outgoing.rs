@@ -37,10 +37,10 @@ use crate::mqtt::counters::{Counters, Drop};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::distribution::message::DeliveryOptions;
-use crate::mqtt::session::channel::{Channel, NEVER};
 use crate::mqtt::session::inherited::{Inherited, Known, NO_MESSAGE};
 use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
 use crate::mqtt::session::queue::{Queue, QueuedMessage};
+use crate::mqtt::session::{Channel, NEVER};
 use crate::mqtt::settings::SessionSettings;
 
 /// The most messages in flight, whatever the settings are. Together with the inherited ones their packet ids
