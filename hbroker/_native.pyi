@@ -38,10 +38,7 @@ class Config:
       application.
     - `max_links`, `max_links_of_host`: the limit for links that others open and sessions without a link, in
       all and for one IPv4 address or IPv6 network of 64 bits.
-    - `max_datagram`: the largest datagram that is probed on a path, from 1,200 up (§3.4).
-    - `queue_messages`, `queue_bytes`: how much may be queued for one session; `queue_memory_bytes`: for all
-      sessions together (§7.8). Above half of that, the owner grants its publishers 0 messages (§7.7).
-    - `stranger_rate`: how many answers a second go to addresses that are not validated.
+    - `queue_messages`, `queue_bytes`: how much may be queued for one session (§7.8).
     - `max_message_bytes`: the largest payload in both directions, at most 256 MiB; `reassembly_bytes`, which
       is at least as much: how much memory a client uses for messages with missing fragments (§7.5).
     - `receive_messages`, `receive_bytes`: the credit that a client gives one owner: how much it takes without
@@ -64,11 +61,7 @@ class Config:
         seed: int,
         max_links: int = 1_000_000,
         max_links_of_host: int = 1_000_000,
-        max_datagram: int = 8_952,
         link_queue_bytes: int = 16_777_216,
-        event_queue: int = 100_000,
-        message_queue_bytes: int = 67_108_864,
-        retained_bytes: int = 268_435_456,
         max_message_bytes: int = 268_435_456,
         reassembly_bytes: int = 536_870_912,
         persistent: bool = False,
@@ -79,10 +72,6 @@ class Config:
         for_many: bool = False,
         queue_messages: int = 10_000,
         queue_bytes: int = 16_777_216,
-        queue_memory_bytes: int = 1_073_741_824,
-        stranger_rate: int = 10_000,
-        keep_alive_us: int = 2_000_000,
-        idle_timeout_us: int = 15_000_000,
         telemetry: bool = False,
     ) -> Config: ...
     @property
@@ -196,7 +185,7 @@ class PublishedEvent:
     """Client: the result of publishing messages of QoS 1 or 2 (`reason` is a `Reason` of the wire
     protocol)."""
 
-    def __new__(cls, sequence: int, topic: str, reason: int, count: int = 1) -> PublishedEvent: ...
+    def __new__(cls, sequence: int, topic: str, reason: int, count: int) -> PublishedEvent: ...
 
     sequence: int
     """The sequence number of the first message."""
@@ -715,14 +704,11 @@ class ClientPool:
 
     def __new__(cls, config: Config, listen: _Address) -> ClientPool:
         """Binds (port 0: any free port) and starts the thread. Raises OSError."""
-    def open_pool_client(
-        self, session: int, *, persistent: bool, incarnation: int, keep_alive_us: int = 7_000_000
-    ) -> int:
+    def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
         """Adds a pool client. Returns its number. `incarnation`: random, for each of its runs.
 
-        `keep_alive_us`: the keep-alive interval of its links, which must be less than the nodes' idle timeout
-        (§3.5). Raises NativeError if another pool client has the session, unless that one was closed: then
-        this one replaces it.
+        Raises NativeError if another pool client has the session, unless that one was closed: then this one
+        replaces it.
         """
     def member(self, number: int) -> PoolClient:
         """The methods of a pool client."""
@@ -929,7 +915,7 @@ class InFlight:
     """
 
     def __new__(
-        cls, packet_id: int, publisher: int, sequence: int, qos: int, is_received: bool = False
+        cls, packet_id: int, publisher: int, sequence: int, qos: int, is_received: bool
     ) -> InFlight: ...
 
     packet_id: int
@@ -947,11 +933,11 @@ class SessionState:
     """
 
     def __new__(
-        cls, in_flight: Sequence[InFlight] = ..., received: Sequence[int] = ..., block: int = 0
+        cls, in_flight: Sequence[InFlight], received: Sequence[int], block: int
     ) -> SessionState: ...
 
-    in_flight: tuple[InFlight, ...]
-    received: tuple[int, ...]
+    in_flight: list[InFlight]
+    received: list[int]
     block: int
 
 @final

@@ -61,6 +61,19 @@ fn cut_in((subtree, node, address, epoch): CutTuple) -> PyResult<crate::tables::
     Ok(crate::tables::jurisdiction::Cut { subtree: subtree.into(), node: node.into(), address, epoch })
 }
 
+/// Gives classes a `__repr__` of all their fields.
+macro_rules! debug_repr {
+    ($($class:ident),+) => {
+        $(#[pymethods]
+        impl $class {
+            fn __repr__(&self) -> String {
+                format!("{self:?}")
+            }
+        })+
+    };
+}
+use debug_repr;
+
 /// Converts seconds.
 fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))

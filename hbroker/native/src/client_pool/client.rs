@@ -8,6 +8,9 @@ use crate::link_id::PoolClientId;
 /// How long a closed client may go on sending what it still has to send.
 pub const LINGER: Micros = 1_000_000;
 
+/// The keep-alive interval of a pool client's links, well below the nodes' idle timeout. Most pool clients are idle.
+const KEEP_ALIVE: Micros = 7_000_000;
+
 /// The credit of a pool client to each of its owners (§7.7), a little more than an MQTT client may leave
 /// unacknowledged. Further messages wait at the owner, which counts them. Messages that waited here would be
 /// neither delivered nor in the owner's queue any more.
@@ -23,8 +26,6 @@ pub struct Identity {
     pub persistent: bool,
     /// Random for each run of the client.
     pub incarnation: u64,
-    /// The keep-alive interval of its links, well below the nodes' idle timeout. Most pool clients are idle.
-    pub keep_alive: Micros,
 }
 
 pub struct PoolClient {
@@ -47,13 +48,13 @@ pub struct PoolClient {
 impl Identity {
     /// The settings of this client in a pool whose first client has the settings `first`.
     pub fn config(self, first: &Config) -> Config {
-        let Self { session, persistent, incarnation, keep_alive } = self;
+        let Self { session, persistent, incarnation } = self;
         Config {
             session,
             persistent,
             named: true,
             incarnation,
-            keep_alive,
+            keep_alive: KEEP_ALIVE,
             receive_messages: first.receive_messages.min(RECEIVE_MESSAGES),
             receive_bytes: first.receive_bytes.min(RECEIVE_BYTES),
             for_many: false,

@@ -40,19 +40,18 @@ impl ClientPool {
         Ok(Self { core: Arc::new(core), mailbox })
     }
 
-    #[pyo3(signature = (session, *, persistent, incarnation, keep_alive_us = 7_000_000))]
+    #[pyo3(signature = (session, *, persistent, incarnation))]
     fn open_pool_client(
         &self,
         py: Python<'_>,
         session: u64,
         persistent: bool,
         incarnation: u64,
-        keep_alive_us: u64,
     ) -> PyResult<u64> {
         if session == 0 {
             return Err(NativeError::new_err("session 0 means: outside of any session"));
         }
-        let identity = Identity { session, persistent, incarnation, keep_alive: keep_alive_us };
+        let identity = Identity { session, persistent, incarnation };
         let opened = py.detach(|| self.core.with(|pool, _| pool.open_pool_client(identity)));
         opened
             .map(|id| id.0)

@@ -5,8 +5,6 @@ use pyo3::prelude::*;
 use super::NativeError;
 use crate::token::TokenKeys;
 
-/// The memory for packets that were received out of order, over all links of a core (§9).
-const EARLY_BYTES: usize = 64 << 20;
 /// The largest payload that is allowed (§9).
 const MOST_MESSAGE_BYTES: usize = 1 << 28;
 
@@ -17,12 +15,10 @@ pub struct Config(pub crate::config::Config);
 impl Config {
     #[new]
     #[pyo3(signature = (
-        *, node, session, incarnation, token_keys, seed, max_links = 1_000_000, max_links_of_host = 1_000_000, max_datagram = 8_952,
-        link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
-        retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
-        persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608, for_many = false,
-        queue_messages = 10_000, queue_bytes = 16_777_216, queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000,
-        keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000, telemetry = false,
+        *, node, session, incarnation, token_keys, seed, max_links = 1_000_000, max_links_of_host = 1_000_000,
+        link_queue_bytes = 16_777_216, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
+        persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608,
+        for_many = false, queue_messages = 10_000, queue_bytes = 16_777_216, telemetry = false,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -33,11 +29,7 @@ impl Config {
         seed: u64,
         max_links: usize,
         max_links_of_host: usize,
-        max_datagram: usize,
         link_queue_bytes: usize,
-        event_queue: usize,
-        message_queue_bytes: usize,
-        retained_bytes: usize,
         max_message_bytes: usize,
         reassembly_bytes: usize,
         persistent: bool,
@@ -48,10 +40,6 @@ impl Config {
         for_many: bool,
         queue_messages: usize,
         queue_bytes: usize,
-        queue_memory_bytes: usize,
-        stranger_rate: u32,
-        keep_alive_us: u64,
-        idle_timeout_us: u64,
         telemetry: bool,
     ) -> PyResult<Self> {
         let key = |key: Vec<u8>| {
@@ -59,9 +47,6 @@ impl Config {
         };
         if session == 0 {
             return Err(NativeError::new_err("session 0 means: outside of any session"));
-        }
-        if !(576..=crate::wire::MAX_DATAGRAM).contains(&max_datagram) {
-            return Err(NativeError::new_err("max_datagram lies between 576 and 65507"));
         }
         if max_message_bytes > MOST_MESSAGE_BYTES || max_message_bytes > reassembly_bytes {
             return Err(NativeError::new_err(
@@ -76,11 +61,11 @@ impl Config {
             seed,
             max_links,
             max_links_of_host,
-            max_datagram,
+            max_datagram: 8_952,
             link_queue_bytes,
-            event_queue,
-            message_queue_bytes,
-            retained_bytes,
+            event_queue: 100_000,
+            message_queue_bytes: 64 << 20,
+            retained_bytes: 256 << 20,
             max_message_bytes,
             reassembly_bytes,
             persistent,
@@ -91,11 +76,11 @@ impl Config {
             for_many,
             queue_messages,
             queue_bytes,
-            queue_memory: queue_memory_bytes,
-            early_bytes: EARLY_BYTES,
-            stranger_rate,
-            keep_alive: keep_alive_us,
-            idle_timeout: idle_timeout_us,
+            queue_memory: 1 << 30,
+            early_bytes: 64 << 20,
+            stranger_rate: 10_000,
+            keep_alive: 2_000_000,
+            idle_timeout: 15_000_000,
             telemetry,
         }))
     }

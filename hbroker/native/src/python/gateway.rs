@@ -30,7 +30,6 @@ pub use self::state::{InFlight, SessionState};
 pub use crate::python::gateway::settings::ListenerSettings;
 
 use self::events::worker_event_out;
-use self::state::{SessionStateIn, state_out};
 use super::config::Config;
 use super::load::{Load, load_out};
 use super::{Address, NativeError, address_in, address_out, duration};
@@ -171,15 +170,15 @@ impl Gateway {
 
     // Sessions
 
-    fn open_session(&self, py: Python<'_>, state: SessionStateIn) -> u64 {
-        py.detach(|| self.gateway.open_session(state.read()))
+    fn open_session(&self, py: Python<'_>, state: SessionState) -> u64 {
+        py.detach(|| self.gateway.open_session(state.into()))
     }
 
     #[pyo3(signature = (session, *, is_over = false))]
     fn export_session(&self, py: Python<'_>, session: u64, is_over: bool) -> PyResult<SessionState> {
         let state = py.detach(|| self.gateway.export_session(session, is_over));
         let none = || NativeError::new_err(format!("session {session} is not here, or has a connection"));
-        state_out(py, state.ok_or_else(none)?)
+        state.map(SessionState::from).ok_or_else(none)
     }
 
     // Listeners of sessions

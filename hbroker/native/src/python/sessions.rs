@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 
+use super::debug_repr;
 use crate::engine::sessions::session::Status;
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
+#[derive(Debug)]
 pub struct SessionStatus {
     session: u64,
     connected: bool,
@@ -19,15 +21,7 @@ pub struct SessionStatus {
     dropped: BTreeMap<&'static str, u64>,
 }
 
-#[pymethods]
-impl SessionStatus {
-    fn __repr__(&self) -> String {
-        let Self { session, connected, stalled, queued, queued_bytes, .. } = self;
-        format!(
-            "SessionStatus(session={session}, connected={connected}, stalled={stalled}, queued={queued}, {queued_bytes} bytes)"
-        )
-    }
-}
+debug_repr!(SessionStatus);
 
 impl From<Status> for SessionStatus {
     fn from(status: Status) -> Self {

@@ -91,8 +91,7 @@ impl Stage {
     }
 
     pub fn try_open(&mut self, session: u64) -> Option<PoolClientId> {
-        let identity =
-            Identity { session, persistent: false, incarnation: session << 40, keep_alive: 5_000_000 };
+        let identity = Identity { session, persistent: false, incarnation: session << 40 };
         self.client_pool.open_pool_client(identity)
     }
 

@@ -102,7 +102,7 @@ fn disturb(random: &mut SmallRng, bench: &mut Bench) {
         3 => bench.turn(Connection::resume),
         4 => bench.turn(|connection, turn, upper| connection.handle_timeout(turn, upper)),
         5 => bench.turn(|connection, turn, upper| {
-            connection.acknowledge(turn, kind::SUBACK, 7, &[reason], "", upper)
+            connection.acknowledge(turn, kind::SUBACK, 7, &[reason], "", upper);
         }),
         6 => bench.turn(|connection, turn, _| connection.flush(turn)),
         _ => bench.deliver(Message::plain(key, "some/topic", &[0; 100], (key % 3) as u8), 2),

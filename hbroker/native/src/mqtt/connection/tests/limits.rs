@@ -133,7 +133,7 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
             Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), properties);
         let reasons = [Reason::SUCCESS, Reason::NOT_AUTHORIZED];
         bench.turn(|connection, turn, upper| {
-            connection.acknowledge(turn, kind::SUBACK, 5, &reasons, "no", upper)
+            connection.acknowledge(turn, kind::SUBACK, 5, &reasons, "no", upper);
         });
         bench
     };
@@ -143,7 +143,7 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     let mut bench = suback(b"\x27\0\0\0\x0B");
     bench.take();
     bench.turn(|connection, turn, upper| {
-        connection.acknowledge(turn, kind::UNSUBACK, 5, &[Reason::SUCCESS], "text", upper)
+        connection.acknowledge(turn, kind::UNSUBACK, 5, &[Reason::SUCCESS], "text", upper);
     });
     assert_eq!(bench.take(), [[0xB0, 4, 0, 5, 0, 0]]);
     bench.turn(|connection, turn, upper| {
@@ -212,10 +212,10 @@ fn answers_before_mqtt_5_have_its_words() {
         let mut bench = Bench::open(version);
         let reasons = [Reason(2), Reason::NOT_AUTHORIZED, Reason::SUCCESS];
         bench.turn(|connection, turn, upper| {
-            connection.acknowledge(turn, kind::SUBACK, 5, &reasons, "no", upper)
+            connection.acknowledge(turn, kind::SUBACK, 5, &reasons, "no", upper);
         });
         bench.turn(|connection, turn, upper| {
-            connection.acknowledge(turn, kind::UNSUBACK, 6, &reasons, "no", upper)
+            connection.acknowledge(turn, kind::UNSUBACK, 6, &reasons, "no", upper);
         });
         bench.turn(|connection, turn, upper| {
             connection.disconnect(turn, &Reason::TAKEN_OVER.into(), upper);
