@@ -147,7 +147,7 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     });
     assert_eq!(bench.take(), [[0xB0, 4, 0, 5, 0, 0]]);
     bench.turn(|connection, turn, upper| {
-        connection.acknowledge(turn, kind::UNSUBACK, 6, &[Reason::SUCCESS; 7], "", upper)
+        connection.acknowledge(turn, kind::UNSUBACK, 6, &[Reason::SUCCESS; 7], "", upper);
     });
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)), "it cannot be told at all");
     // DISCONNECT has its reason string in any case (MQTT 5 §3.1.2.11.7).
