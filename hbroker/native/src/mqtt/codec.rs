@@ -3,14 +3,12 @@
 //! ```text
 //! connection ──> frame             finds where a packet ends
 //!            ──> publish, acks     the packets on the path of a message, without a copy
-//!            ──> connect, control  the other packets from a client; calls the crate `rmqtt-codec`
+//!            ──> connect, control  the other packets from a client, and their properties
 //!            ──> answers, acks     packets to a client
 //! all use reader (data types of MQTT), packets (contents for Python), reason (reason codes)
 //! ```
 //!
-//! The crate `rmqtt-codec` is lax about some rules. `control` and `connect` check these rules before or after
-//! they call it (`docs/adr/0016` lists them). Each refusal is the reason code that the specification names,
-//! for DISCONNECT or CONNACK.
+//! Each refusal is the reason code that the specification names, for DISCONNECT or CONNACK.
 
 pub mod acks;
 pub mod answers;
@@ -18,6 +16,7 @@ pub mod connect;
 pub mod control;
 pub mod frame;
 pub mod packets;
+mod properties;
 pub mod publish;
 pub mod reader;
 pub mod reason;

@@ -1,14 +1,11 @@
-//! CONNECT (MQTT 5 §3.1) of all three versions. The crate parses it; this module checks the rules that the
-//! crate does not know.
+//! CONNECT (MQTT 5 §3.1) of all three versions.
 
-use bytes::BytesMut;
-use bytestring::ByteString;
-use rmqtt_codec::{v3, v5};
+use bytes::Bytes;
 
 use crate::mqtt::codec::Checked;
-use crate::mqtt::codec::control::{Decoded, check_properties, decode_bytes};
 use crate::mqtt::codec::frame::{Frame, kind};
 use crate::mqtt::codec::packets::{Connect, Version, Will};
+use crate::mqtt::codec::properties::{Properties, USER_PROPERTY};
 use crate::mqtt::codec::reader::Reader;
 use crate::mqtt::codec::reason::Reason;
 use crate::topic;
@@ -20,8 +17,6 @@ const WILL_QOS: u8 = 0x18;
 const WILL: u8 = 0x04;
 const CLEAN_START: u8 = 0x02;
 const RESERVED: u8 = 0x01;
-/// The offset of the connect flags, behind the name "MQTT" and the level.
-const V5_FLAGS_AT: usize = 7;
 /// The bit of the protocol level by which mosquitto's bridge identifies itself as a bridge before MQTT 5
 /// (`try_private` in mosquitto.conf). Other brokers know it, too.
 const BRIDGE: u8 = 0x80;
@@ -42,8 +37,8 @@ pub fn parse(frame: &Frame<'_>) -> Result<Connect, InvalidConnect> {
         return Err(InvalidConnect { version: None, reason: Reason::PROTOCOL_ERROR });
     }
     let (version, is_bridge) = version(frame.body)?;
-    let connect =
-        parse_body(version, frame).map_err(|reason| InvalidConnect { version: Some(version), reason })?;
+    let connect = parse_body(version, Reader::new(frame.body))
+        .map_err(|reason| InvalidConnect { version: Some(version), reason })?;
     Ok(Connect { is_bridge, ..connect })
 }
 
@@ -64,48 +59,12 @@ fn version(body: &[u8]) -> Result<(Version, bool), InvalidConnect> {
     }
 }
 
-fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
-    let flags = check(version, Reader::new(frame.body))?;
-    let mut bytes = BytesMut::from(frame.bytes);
-    let body = frame.bytes.len() - frame.body.len();
-    if version == Version::V5 {
-        // MQTT 5 §3.1.3.1: an empty client id is valid with any Clean Start. The crate requires Clean Start,
-        // so it is set here.
-        bytes[body + V5_FLAGS_AT] |= CLEAN_START;
-    } else {
-        let level = body + 2 + usize::from(u16::from_be_bytes([frame.body[0], frame.body[1]]));
-        bytes[level] &= !BRIDGE;
-    }
-    let mut connect = match decode_bytes(version, bytes)? {
-        Decoded::V3(v3::Packet::Connect(packet)) => from_v3(version, *packet),
-        Decoded::V5(v5::Packet::Connect(packet)) => from_v5(*packet),
-        _ => return Err(Reason::MALFORMED),
-    };
-    connect.clean_start = flags & CLEAN_START != 0;
-    // MQTT 3.1 §3.1: a client id has at least one character.
-    if version == Version::V31 && connect.client_id.is_empty() {
-        return Err(Reason::CLIENT_ID_INVALID);
-    }
-    // MQTT 5 §4.12: authentication data without a method is a protocol error.
-    if connect.authentication_data.is_some() && connect.authentication_method.is_none() {
-        return Err(Reason::PROTOCOL_ERROR);
-    }
-    if let Some(will) = &connect.will {
-        let is_fit = topic::topic_is_valid(&will.topic)
-            && will.response_topic.as_deref().is_none_or(topic::topic_is_valid);
-        return if is_fit { Ok(connect) } else { Err(Reason::TOPIC_NAME_INVALID) };
-    }
-    Ok(connect)
-}
-
-/// Checks what the crate does not: reserved and contradictory flags, U+0000, repeated properties, overlong
-/// integers, and excess bytes. Returns the connect flags.
-fn check(version: Version, mut body: Reader<'_>) -> Checked<u8> {
+fn parse_body(version: Version, mut body: Reader<'_>) -> Checked<Connect> {
     body.binary()?;
     body.byte()?;
     let flags = body.byte()?;
     let has = |flag| flags & flag != 0;
-    body.u16()?;
+    let keep_alive = body.u16()?;
     let is_contradictory = (!has(WILL) && has(WILL_QOS | WILL_RETAIN))
         || flags & WILL_QOS == WILL_QOS
         // MQTT 3.1.1 §3.1.2.9
@@ -113,87 +72,63 @@ fn check(version: Version, mut body: Reader<'_>) -> Checked<u8> {
     if has(RESERVED) || is_contradictory {
         return Err(Reason::MALFORMED);
     }
-    if version == Version::V5 {
-        check_properties(body.properties()?)?;
-    }
-    body.text()?;
-    if has(WILL) {
-        if version == Version::V5 {
-            check_properties(body.properties()?)?;
-        }
-        body.text()?;
-        body.binary()?;
-    }
-    if has(USER_NAME) {
-        body.text()?;
-    }
-    if has(PASSWORD) {
-        body.binary()?;
-    }
+    let properties = Properties::read(version, &mut body)?;
+    let client_id = body.text()?.to_owned();
+    let will = has(WILL).then(|| Ok((Properties::read(version, &mut body)?, body.text()?, body.binary()?)));
+    let will = will.transpose()?;
+    let user = has(USER_NAME).then(|| body.text().map(str::to_owned)).transpose()?;
+    let password = has(PASSWORD).then(|| body.binary().map(Bytes::copy_from_slice)).transpose()?;
     body.end()?;
-    Ok(flags)
-}
-
-fn from_v3(version: Version, packet: v3::Connect) -> Connect {
-    Connect {
+    properties.only(&[0x11, 0x15, 0x16, 0x17, 0x19, 0x21, 0x22, USER_PROPERTY, 0x27])?;
+    let clean_start = has(CLEAN_START);
+    // MQTT 3.1.1 §3.1.3.1; MQTT 3.1 §3.1: a client id has at least one character.
+    let needs_id = version == Version::V31 || (version == Version::V311 && !clean_start);
+    if client_id.is_empty() && needs_id {
+        return Err(Reason::CLIENT_ID_INVALID);
+    }
+    let will = will.map(|(properties, topic, payload)| {
+        properties.only(&[0x01, 0x02, 0x03, 0x08, 0x09, 0x18, USER_PROPERTY])?;
+        Ok(Will {
+            topic: topic.to_owned(),
+            payload: Bytes::copy_from_slice(payload),
+            qos: (flags & WILL_QOS) >> 3,
+            retain: has(WILL_RETAIN),
+            delay_s: properties.number(0x18).unwrap_or(0),
+            expiry_s: properties.number(0x02),
+            is_text: properties.number(0x01).map(|format| format == 1),
+            content_type: properties.text(0x03),
+            response_topic: properties.text(0x08),
+            correlation_data: properties.data(0x09),
+            user_properties: properties.user_properties(),
+        })
+    });
+    let will = will.transpose()?;
+    let (authentication_method, authentication_data) = (properties.text(0x15), properties.data(0x16));
+    // MQTT 5 §4.12: authentication data without a method is a protocol error.
+    if authentication_data.is_some() && authentication_method.is_none() {
+        return Err(Reason::PROTOCOL_ERROR);
+    }
+    let is_topic = |topic: &str| topic::topic_is_valid(topic);
+    let is_fit = |will: &Will| is_topic(&will.topic) && will.response_topic.as_deref().is_none_or(is_topic);
+    if !will.as_ref().is_none_or(is_fit) {
+        return Err(Reason::TOPIC_NAME_INVALID);
+    }
+    let forever = if clean_start { 0 } else { u32::MAX };
+    Ok(Connect {
         version,
         is_bridge: false,
-        client_id: packet.client_id.into(),
-        clean_start: packet.clean_session,
-        keep_alive: packet.keep_alive,
-        session_expiry: if packet.clean_session { 0 } else { u32::MAX },
-        user: packet.username.map(Into::into),
-        password: packet.password,
-        will: packet.last_will.map(|will| Will {
-            topic: will.topic.into(),
-            payload: will.message,
-            qos: will.qos.value(),
-            retain: will.retain,
-            ..Will::default()
-        }),
-        receive_maximum: u16::MAX,
-        maximum_packet: None,
-        topic_alias_maximum: 0,
-        wants_problem_information: true,
-        authentication_method: None,
-        authentication_data: None,
-    }
-}
-
-fn from_v5(packet: v5::Connect) -> Connect {
-    Connect {
-        version: Version::V5,
-        is_bridge: false,
-        client_id: packet.client_id.into(),
-        clean_start: packet.clean_start,
-        keep_alive: packet.keep_alive,
-        session_expiry: packet.session_expiry_interval_secs,
-        user: packet.username.map(Into::into),
-        password: packet.password,
-        will: packet.last_will.map(will_from_v5),
-        receive_maximum: packet.receive_max.map_or(u16::MAX, std::num::NonZeroU16::get),
-        maximum_packet: packet.max_packet_size.map(std::num::NonZeroU32::get),
-        topic_alias_maximum: packet.topic_alias_max,
-        wants_problem_information: packet.request_problem_info,
-        authentication_method: packet.auth_method.map(Into::into),
-        authentication_data: packet.auth_data,
-    }
-}
-
-fn will_from_v5(will: v5::LastWill) -> Will {
-    let text = |text: Option<ByteString>| text.map(Into::into);
-    let pairs = will.user_properties.into_iter().map(|(name, value)| (name.into(), value.into()));
-    Will {
-        topic: will.topic.into(),
-        payload: will.message,
-        qos: will.qos.value(),
-        retain: will.retain,
-        delay_s: will.will_delay_interval_sec.unwrap_or(0),
-        expiry_s: will.message_expiry_interval.map(std::num::NonZeroU32::get),
-        is_text: will.is_utf8_payload,
-        content_type: text(will.content_type),
-        response_topic: text(will.response_topic),
-        correlation_data: will.correlation_data,
-        user_properties: pairs.collect(),
-    }
+        client_id,
+        clean_start,
+        keep_alive,
+        session_expiry: if version < Version::V5 { forever } else { properties.number(0x11).unwrap_or(0) },
+        user,
+        password,
+        will,
+        receive_maximum: properties.number(0x21).map_or(u16::MAX, |most| most as u16),
+        maximum_packet: properties.number(0x27),
+        topic_alias_maximum: properties.number(0x22).map_or(0, |most| most as u16),
+        wants_problem_information: properties.number(0x17) != Some(0),
+        authentication_method,
+        authentication_data,
+    })
 }

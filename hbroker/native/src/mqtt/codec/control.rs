@@ -1,53 +1,64 @@
-//! SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH from a client. The crate parses them; this module checks the
-//! rules that the crate does not know.
-
-use bytes::BytesMut;
-use rmqtt_codec::error::DecodeError;
-use rmqtt_codec::{v3, v5};
-use tokio_util::codec::Decoder;
+//! SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH from a client.
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::Frame;
 use crate::mqtt::codec::packets::{Auth, Disconnect, Subscribe, Subscription, Unsubscribe, Version};
+use crate::mqtt::codec::properties::{Properties, USER_PROPERTY};
 use crate::mqtt::codec::reader::Reader;
 use crate::mqtt::codec::reason::Reason;
 use crate::topic;
 
 const SHARED: &str = "$share/";
+const SUBSCRIPTION_IDENTIFIER: u8 = 0x0B;
+const SESSION_EXPIRY: u8 = 0x11;
+const AUTHENTICATION_METHOD: u8 = 0x15;
+const AUTHENTICATION_DATA: u8 = 0x16;
+const SERVER_REFERENCE: u8 = 0x1C;
+const REASON_STRING: u8 = 0x1F;
 
 /// Parses SUBSCRIBE (MQTT 5 §3.8).
 ///
 /// # Errors
 /// The reason code of the violation.
 pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
-    check_options(version, frame)?;
-    match decode(version, frame)? {
-        Decoded::V3(v3::Packet::Subscribe { packet_id, topic_filters }) => {
-            let filters = topic_filters.iter().map(|(filter, qos)| Subscription {
-                filter: filter.to_string(),
-                qos: qos.value(),
-                no_local: false,
-                retain_as_published: false,
-                retain_handling: 0,
-            });
-            checked(Subscribe { packet_id: packet_id.get(), identifier: 0, filters: filters.collect() })
-        }
-        Decoded::V5(v5::Packet::Subscribe(packet)) => {
-            let filters = packet.topic_filters.iter().map(|(filter, options)| Subscription {
-                filter: filter.to_string(),
-                qos: options.qos.value(),
-                no_local: options.no_local,
-                retain_as_published: options.retain_as_published,
-                retain_handling: options.retain_handling.into(),
-            });
-            checked(Subscribe {
-                packet_id: packet.packet_id.get(),
-                identifier: packet.id.map_or(0, std::num::NonZeroU32::get),
-                filters: filters.collect(),
-            })
-        }
-        _ => Err(Reason::MALFORMED),
+    let mut body = Reader::new(frame.body);
+    let packet_id = body.packet_id()?;
+    let properties = Properties::read(version, &mut body)?;
+    let mut filters = Vec::new();
+    while !body.is_empty() {
+        let filter = body.text()?.to_owned();
+        filters.push(subscription(version, filter, body.byte()?)?);
     }
+    check_flags(version, frame)?;
+    properties.only(&[SUBSCRIPTION_IDENTIFIER, USER_PROPERTY])?;
+    // MQTT 5 §3.8.3
+    if filters.is_empty() {
+        return Err(Reason::PROTOCOL_ERROR);
+    }
+    for Subscription { filter, no_local, .. } in &filters {
+        if !is_filter(filter) {
+            return Err(Reason::TOPIC_FILTER_INVALID);
+        }
+        // MQTT 5 §3.8.3.1
+        if *no_local && filter.starts_with(SHARED) {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+    }
+    Ok(Subscribe { packet_id, identifier: properties.number(SUBSCRIPTION_IDENTIFIER).unwrap_or(0), filters })
+}
+
+/// A filter with its options (MQTT 5 §3.8.3.1; MQTT 3.1.1 §3.8.3).
+fn subscription(version: Version, filter: String, options: u8) -> Checked<Subscription> {
+    let reserved = if version == Version::V5 { 0xC0 } else { 0xFC };
+    if options & reserved != 0 || (version < Version::V5 && options == 3) {
+        return Err(Reason::MALFORMED);
+    }
+    let (qos, retain_handling) = (options & 3, options >> 4);
+    if qos == 3 || retain_handling == 3 {
+        return Err(Reason::PROTOCOL_ERROR);
+    }
+    let (no_local, retain_as_published) = (options & 0x04 != 0, options & 0x08 != 0);
+    Ok(Subscription { filter, qos, no_local, retain_as_published, retain_handling })
 }
 
 /// Parses UNSUBSCRIBE (MQTT 5 §3.10).
@@ -56,16 +67,14 @@ pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
 /// The reason code of the violation.
 pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> {
     let mut body = Reader::new(frame.body);
-    body.packet_id()?;
-    if version == Version::V5 {
-        check_properties(body.properties()?)?;
+    let packet_id = body.packet_id()?;
+    let properties = Properties::read(version, &mut body)?;
+    check_flags(version, frame)?;
+    properties.only(&[USER_PROPERTY])?;
+    let mut filters = Vec::new();
+    while !body.is_empty() {
+        filters.push(body.text()?.to_owned());
     }
-    let (packet_id, filters) = match decode(version, frame)? {
-        Decoded::V3(v3::Packet::Unsubscribe { packet_id, topic_filters }) => (packet_id, topic_filters),
-        Decoded::V5(v5::Packet::Unsubscribe(packet)) => (packet.packet_id, packet.topic_filters),
-        _ => return Err(Reason::MALFORMED),
-    };
-    let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
     // MQTT 5 §3.10.3
     if filters.is_empty() {
         return Err(Reason::PROTOCOL_ERROR);
@@ -73,7 +82,7 @@ pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> 
     if !filters.iter().all(|filter| is_filter(filter)) {
         return Err(Reason::TOPIC_FILTER_INVALID);
     }
-    Ok(Unsubscribe { packet_id: packet_id.get(), filters })
+    Ok(Unsubscribe { packet_id, filters })
 }
 
 /// Parses DISCONNECT (MQTT 5 §3.14).
@@ -86,16 +95,18 @@ pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
         let disconnect = Disconnect { reason: Reason::SUCCESS, session_expiry: None };
         return if is_empty { Ok(disconnect) } else { Err(Reason::MALFORMED) };
     }
-    check_tail(frame)?;
-    let Decoded::V5(v5::Packet::Disconnect(packet)) = decode(version, frame)? else {
+    let (reason, properties) = read_tail(frame)?;
+    // MQTT 5 §3.14.2.1: the codes of DISCONNECT.
+    if !matches!(reason.0, 0x00 | 0x04 | 0x80..=0x83 | 0x87 | 0x89 | 0x8B..=0x90 | 0x93..=0xA2) {
         return Err(Reason::MALFORMED);
-    };
-    let reason = Reason(packet.reason_code.into());
+    }
+    properties.only(&[SESSION_EXPIRY, SERVER_REFERENCE, REASON_STRING, USER_PROPERTY])?;
     // MQTT 5 §3.14.2: the properties and reason codes that only a server may send.
-    if packet.server_reference.is_some() || !is_a_clients(reason) {
+    let is_a_clients = matches!(reason.0, 0x00 | 0x04 | 0x80..=0x83 | 0x90 | 0x93..=0x99);
+    if properties.text(SERVER_REFERENCE).is_some() || !is_a_clients {
         return Err(Reason::PROTOCOL_ERROR);
     }
-    Ok(Disconnect { reason, session_expiry: packet.session_expiry_interval_secs })
+    Ok(Disconnect { reason, session_expiry: properties.number(SESSION_EXPIRY) })
 }
 
 /// Parses AUTH (MQTT 5 §3.15).
@@ -103,16 +114,16 @@ pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
 /// # Errors
 /// The reason code of the violation.
 pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
-    check_tail(frame)?;
-    let Decoded::V5(v5::Packet::Auth(packet)) = decode(Version::V5, frame)? else {
+    let (reason, properties) = read_tail(frame)?;
+    if !matches!(reason, Reason::SUCCESS | Reason::CONTINUE_AUTHENTICATION | Reason::REAUTHENTICATE) {
         return Err(Reason::MALFORMED);
-    };
-    let reason = Reason(packet.reason_code.into());
+    }
+    properties.only(&[AUTHENTICATION_METHOD, AUTHENTICATION_DATA, REASON_STRING, USER_PROPERTY])?;
     // MQTT 5 §3.15.2.1: only a server sends "success".
-    let (false, Some(method)) = (reason == Reason::SUCCESS, packet.auth_method) else {
+    let (false, Some(method)) = (reason == Reason::SUCCESS, properties.text(AUTHENTICATION_METHOD)) else {
         return Err(Reason::PROTOCOL_ERROR);
     };
-    Ok(Auth { reason, method: method.into(), data: packet.auth_data })
+    Ok(Auth { reason, method, data: properties.data(AUTHENTICATION_DATA) })
 }
 
 /// Whether this is a topic filter (MQTT 5 §4.7). Python checks the rest of a filter behind `$share/` (MQTT 5
@@ -121,117 +132,18 @@ fn is_filter(filter: &str) -> bool {
     filter.starts_with(SHARED) || topic::filter_is_valid(filter)
 }
 
-/// Checks a list of properties (MQTT 5 §2.2.2): each except the user property at most once, with a value of
-/// its type and range.
-pub(super) fn check_properties(mut properties: Reader<'_>) -> Checked<()> {
-    let mut seen = 0_u64;
-    while !properties.is_empty() {
-        let id = properties.byte()?;
-        let value = match id {
-            0x01 | 0x17 | 0x19 | 0x24 | 0x25 | 0x28..=0x2A => u32::from(properties.byte()?),
-            0x13 | 0x21 | 0x22 | 0x23 => u32::from(properties.u16()?),
-            0x02 | 0x11 | 0x18 | 0x27 => properties.u32()?,
-            0x0B => properties.varint()?,
-            0x03 | 0x08 | 0x12 | 0x15 | 0x1A | 0x1C | 0x1F => properties.text().map(|_| 1)?,
-            0x09 | 0x16 => properties.binary().map(|_| 1)?,
-            0x26 => properties.text().and(properties.text()).map(|_| 1)?,
-            _ => return Err(Reason::MALFORMED),
-        };
-        let is_in_range = match id {
-            0x01 | 0x17 | 0x19 => value <= 1,
-            0x0B | 0x21 | 0x27 => value > 0,
-            _ => true,
-        };
-        if !is_in_range || (id != 0x26 && seen & 1 << id != 0) {
-            return Err(Reason::PROTOCOL_ERROR);
-        }
-        seen |= 1 << id;
-    }
-    Ok(())
+/// The flags of SUBSCRIBE and UNSUBSCRIBE. MQTT 3.1 §2.1: they may have the DUP flag.
+fn check_flags(version: Version, frame: &Frame<'_>) -> Checked<()> {
+    let flags = if version == Version::V31 { frame.flags & 0b0111 } else { frame.flags };
+    if flags == 0b0010 { Ok(()) } else { Err(Reason::MALFORMED) }
 }
 
-pub(super) enum Decoded {
-    V3(v3::Packet),
-    V5(v5::Packet),
-}
-
-/// The packet, as the crate parses it.
-pub(super) fn decode(version: Version, frame: &Frame<'_>) -> Checked<Decoded> {
-    decode_bytes(version, BytesMut::from(frame.bytes))
-}
-
-pub(super) fn decode_bytes(version: Version, mut bytes: BytesMut) -> Checked<Decoded> {
-    if version == Version::V31 {
-        // MQTT 3.1 §2.1: SUBSCRIBE and UNSUBSCRIBE may have the DUP flag.
-        bytes[0] &= !0b1000;
-    }
-    let decoded = match version {
-        Version::V5 => {
-            v5::Codec::new(0, 0).decode(&mut bytes).map(|packet| packet.map(|(it, _)| Decoded::V5(it)))
-        }
-        _ => v3::Codec::new(0).decode(&mut bytes).map(|packet| packet.map(|(it, _)| Decoded::V3(it))),
-    };
-    match decoded {
-        Ok(Some(packet)) => Ok(packet),
-        Err(DecodeError::InvalidClientId) => Err(Reason::CLIENT_ID_INVALID),
-        Err(DecodeError::UnsupportedProtocolLevel) => Err(Reason::UNSUPPORTED_VERSION),
-        Ok(None) | Err(_) => Err(Reason::MALFORMED),
-    }
-}
-
-/// Checks the filters of a SUBSCRIBE, and the rules of MQTT 5 for shared subscriptions.
-fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
-    // MQTT 5 §3.8.3
-    if subscribe.filters.is_empty() {
-        return Err(Reason::PROTOCOL_ERROR);
-    }
-    for subscription in &subscribe.filters {
-        if !is_filter(&subscription.filter) {
-            return Err(Reason::TOPIC_FILTER_INVALID);
-        }
-        // MQTT 5 §3.8.3.1
-        if subscription.no_local && subscription.filter.starts_with(SHARED) {
-            return Err(Reason::PROTOCOL_ERROR);
-        }
-    }
-    Ok(subscribe)
-}
-
-/// Checks the properties, and the options of each filter (MQTT 5 §3.8.3.1; MQTT 3.1.1 §3.8.3).
-fn check_options(version: Version, frame: &Frame<'_>) -> Checked<()> {
+/// The reason code and the properties of DISCONNECT and AUTH. Both may be left out.
+fn read_tail<'a>(frame: &Frame<'a>) -> Checked<(Reason, Properties<'a>)> {
     let mut body = Reader::new(frame.body);
-    body.packet_id()?;
-    if version == Version::V5 {
-        check_properties(body.properties()?)?;
-    }
-    while !body.is_empty() {
-        body.text()?;
-        let options = body.byte()?;
-        let reserved = if version == Version::V5 { 0xC0 } else { 0xFC };
-        if options & reserved != 0 || (version < Version::V5 && options == 3) {
-            return Err(Reason::MALFORMED);
-        }
-        if options & 0x03 == 3 || options & 0x30 == 0x30 {
-            return Err(Reason::PROTOCOL_ERROR);
-        }
-    }
-    Ok(())
-}
-
-/// Checks what follows the reason code of DISCONNECT and AUTH.
-fn check_tail(frame: &Frame<'_>) -> Checked<()> {
-    let mut body = Reader::new(frame.body);
-    if body.is_empty() {
-        return Ok(());
-    }
-    body.byte()?;
-    if !body.is_empty() {
-        check_properties(body.properties()?)?;
-    }
-    body.end()
-}
-
-/// Whether a client may send this reason code in DISCONNECT (MQTT 5 §3.14.2.1).
-fn is_a_clients(reason: Reason) -> bool {
-    matches!(reason.0, 0x00 | 0x04 | 0x80..=0x83 | 0x90 | 0x93..=0x99)
+    let reason = if body.is_empty() { Reason::SUCCESS } else { Reason(body.byte()?) };
+    let properties =
+        if body.is_empty() { Properties::default() } else { Properties::read(Version::V5, &mut body)? };
+    body.end()?;
+    if frame.flags == 0 { Ok((reason, properties)) } else { Err(Reason::MALFORMED) }
 }
