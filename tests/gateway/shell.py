@@ -155,7 +155,7 @@ class EndpointShell:
         self.acls[acl] = tuple(rules)
 
     def connections(self, most: int) -> list[ConnectionStatus]:
-        return [ConnectionStatus(number, 5, 6, 7, 8, 0, 0) for number in self.accepted]
+        return [ConnectionStatus(number, 5, 6, 0, 0) for number in self.accepted]
 
     def take_load(self) -> None:
         """Does nothing: the fake keeps no counters of topics."""
