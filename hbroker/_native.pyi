@@ -932,9 +932,7 @@ class SessionState:
     the packet ids, from 0, from which new messages get theirs.
     """
 
-    def __new__(
-        cls, in_flight: Sequence[InFlight], received: Sequence[int], block: int
-    ) -> SessionState: ...
+    def __new__(cls, in_flight: Sequence[InFlight], received: Sequence[int], block: int) -> SessionState: ...
 
     in_flight: list[InFlight]
     received: list[int]
