@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! core, client_pool ──> Endpoint ──> worker_handle   a worker's machine behind a lock; callers enter here
-//!                                      ^   waker, state   wake-ups, the reader's signal, the order to stop
+//!                                      ^   waker          wake-ups, the reader's signal
 //!                                    worker          a thread's loop: receive, handle, send
 //!                                      ├─ moderation   when it holds off before it listens again
 //!                                      ├─ egress       datagrams to send, in batches
@@ -14,7 +14,6 @@ pub mod clock;
 pub mod egress;
 pub mod moderation;
 pub mod socket;
-pub mod state;
 pub mod traffic;
 pub mod waker;
 pub mod worker;
@@ -24,15 +23,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::Micros;
+use crate::endpoint::clock::Clock;
 use crate::endpoint::socket::{Options, Socket};
-use crate::endpoint::state::EndpointState;
+use crate::endpoint::waker::OutputSignal;
 use crate::endpoint::worker::{Machine, Worker};
 use crate::endpoint::worker_handle::{Guard, WorkerHandle};
 
@@ -127,7 +127,7 @@ impl<M: Machine> Endpoint<M> {
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums = Vec::new();
         for worker_handle in &self.worker_handles {
-            let values = worker_handle.counters().snapshot();
+            let values = worker_handle.counters.snapshot();
             if sums.is_empty() {
                 sums.extend(values);
             } else {
@@ -161,7 +161,7 @@ impl<M: Machine> Endpoint<M> {
     /// Stops the threads and closes the sockets. Datagrams that can leave at once still do. Idempotent.
     pub fn shutdown(&self) {
         self.endpoint_state.stop.store(true, Ordering::Release);
-        self.worker_handles.iter().for_each(|worker_handle| worker_handle.wake());
+        self.worker_handles.iter().for_each(|worker_handle| worker_handle.waker.wake());
         let threads = std::mem::take(&mut *self.threads.lock());
         if self.endpoint_state.wait_ended(Instant::now() + PATIENCE) {
             for thread in threads {
@@ -196,6 +196,69 @@ fn bind_all(count: usize, listen: SocketAddr, options: Options) -> io::Result<Ve
         sockets.push(socket);
     }
     Ok(sockets)
+}
+
+/// The state that the workers of an endpoint share.
+pub struct EndpointState {
+    pub clock: Clock,
+    pub output: OutputSignal,
+    /// The workers must end.
+    pub stop: AtomicBool,
+    state: Mutex<RunState>,
+    ended: Condvar,
+}
+
+struct RunState {
+    running: usize,
+    fault: Option<String>,
+}
+
+impl EndpointState {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            clock: Clock::start(),
+            output: OutputSignal::new()?,
+            stop: AtomicBool::new(false),
+            state: Mutex::new(RunState { running: 0, fault: None }),
+            ended: Condvar::new(),
+        })
+    }
+
+    /// Why a worker ended unexpectedly. From then on output is signalled, so that the reader looks.
+    pub fn fault(&self) -> Option<String> {
+        self.state.lock().fault.clone()
+    }
+
+    /// Waits until every worker has ended. False: the deadline has passed.
+    pub fn wait_ended(&self, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
+        while state.running > 0 {
+            if self.ended.wait_until(&mut state, deadline).timed_out() {
+                return state.running == 0;
+            }
+        }
+        true
+    }
+
+    /// Reports why a worker ended. Only the first report is kept.
+    pub fn fail(&self, fault: String) {
+        let mut state = self.state.lock();
+        if state.fault.is_none() {
+            state.fault = Some(fault);
+            self.output.light();
+        }
+    }
+
+    /// Counts a worker that is about to run.
+    pub fn begin_one(&self) {
+        self.state.lock().running += 1;
+    }
+
+    /// A worker has ended, or could not be started.
+    pub fn end_one(&self) {
+        self.state.lock().running -= 1;
+        self.ended.notify_all();
+    }
 }
 
 #[cfg(test)]

@@ -222,18 +222,6 @@ mod tests {
         assert!(!signal.bell.is_ringing());
     }
 
-    #[test]
-    fn a_thread_that_waits_is_told() {
-        let signal = OutputSignal::new().unwrap();
-        std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| signal.wait_until(Instant::now() + Duration::from_secs(20)));
-            signal.light();
-            assert!(waiter.join().unwrap());
-        });
-        signal.extinguish();
-        assert!(!signal.wait_until(Instant::now()));
-    }
-
     impl Doorbell {
         fn is_ringing(&self) -> bool {
             crate::endpoint::socket::wait_readable(self.as_fd().as_raw_fd(), Duration::ZERO).unwrap()

@@ -15,9 +15,9 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use crate::Micros;
+use crate::endpoint::EndpointState;
 use crate::endpoint::moderation::Moderation;
 use crate::endpoint::socket::{self, Arrivals, Intake, Interest, Sleeper, Socket};
-use crate::endpoint::state::EndpointState;
 use crate::endpoint::traffic;
 use crate::endpoint::worker_handle::WorkerHandle;
 use crate::sink::DatagramSink;
@@ -87,12 +87,6 @@ pub struct Worker<M: Machine> {
     moderation: Moderation,
 }
 
-/// The result of an iteration.
-struct Turn {
-    /// There is more to do at once.
-    has_more: bool,
-}
-
 /// The result of a step of a worker without a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -155,7 +149,7 @@ impl<M: Machine> Worker<M> {
         let waker = &self.worker_handle.waker;
         waker.end_sleep(!waker.is_sleeping());
         let Intake { may_wait, .. } = self.socket.receive(arrivals, &self.worker_handle.counters)?;
-        let Turn { has_more } = self.turn(arrivals)?;
+        let has_more = self.turn(arrivals)?;
         // For other threads the worker sleeps between steps, so a thread with work for it wakes it.
         let notified = !self.worker_handle.waker.begin_sleep();
         let deadline = self.worker_handle.waker.deadline();
@@ -177,7 +171,7 @@ impl<M: Machine> Worker<M> {
             let Intake { datagrams, may_wait } = self.receive(&mut arrivals)?;
             self.moderation.took(arrivals.bytes());
             if datagrams > 0 || may_wait || due {
-                due = self.turn(&mut arrivals)?.has_more;
+                due = self.turn(&mut arrivals)?;
                 if due || may_wait || datagrams > FEW || self.moderation.is_much() {
                     continue;
                 }
@@ -195,8 +189,9 @@ impl<M: Machine> Worker<M> {
         self.socket.receive_fairly(arrivals, &self.worker_handle.counters)
     }
 
-    /// Handles received datagrams under the lock, and sends the results, mostly without the lock.
-    fn turn(&mut self, arrivals: &mut Arrivals) -> io::Result<Turn> {
+    /// Handles received datagrams under the lock, and sends the results, mostly without the lock. True: there is
+    /// more to do at once.
+    fn turn(&mut self, arrivals: &mut Arrivals) -> io::Result<bool> {
         let worker_handle = Arc::clone(&self.worker_handle);
         let now = worker_handle.endpoint_state.clock.now();
         let mut locked = worker_handle.locked.lock();
@@ -224,10 +219,10 @@ impl<M: Machine> Worker<M> {
         self.blocked = !send_side.flush(&worker_handle.counters)?;
         drop(send_side);
         for worker in wake {
-            self.peers[usize::from(worker)].wake();
+            self.peers[usize::from(worker)].waker.wake();
         }
         worker_handle.run_turn_hook(true);
-        Ok(Turn { has_more: more_handoffs || (more_datagrams && !self.blocked) })
+        Ok(more_handoffs || (more_datagrams && !self.blocked))
     }
 
     /// Handles handoffs from other workers; true: there may be more.
@@ -238,7 +233,7 @@ impl<M: Machine> Worker<M> {
             taken += 1;
         }
         if taken > 0 && self.worker_handle.starved.swap(false, Ordering::SeqCst) {
-            self.peers.iter().for_each(|peer| peer.wake());
+            self.peers.iter().for_each(|peer| peer.waker.wake());
         }
         taken == HANDOFFS_PER_TURN
     }

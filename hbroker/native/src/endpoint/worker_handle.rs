@@ -17,9 +17,9 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::Micros;
+use crate::endpoint::EndpointState;
 use crate::endpoint::egress::Egress;
 use crate::endpoint::socket::Socket;
-use crate::endpoint::state::EndpointState;
 use crate::endpoint::traffic::Counters;
 use crate::endpoint::waker::Waker;
 use crate::endpoint::worker::{Machine, TurnHook};
@@ -162,14 +162,6 @@ impl<M: Machine> WorkerHandle<M> {
     /// Calls the machine for reading.
     pub fn inspect<R>(&self, read: impl FnOnce(&M) -> R) -> R {
         read(&self.locked.lock().machine)
-    }
-
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    pub fn wake(&self) {
-        self.waker.wake();
     }
 
     /// Waits until the machine is drained and all of it is sent. False: the deadline has passed, or the

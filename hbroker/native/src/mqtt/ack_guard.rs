@@ -86,30 +86,3 @@ impl Drop for Answer {
         self.releases.settled.lock().push(self.ticket);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_forsaken_is_never_answered() {
-        let releases = Arc::new(Releases::default());
-        let ack_guard = AckGuard::new(Ticket { pool_client: 1, message: (7, 1) }, &releases);
-        ack_guard.clone().forsake();
-        drop(ack_guard);
-        assert!(releases.is_empty());
-    }
-
-    #[test]
-    fn a_ticket_is_released_once_and_by_the_last_ack_guard() {
-        let releases = Arc::new(Releases::default());
-        let ticket = Ticket { pool_client: 3, message: (7, 1) };
-        let first = AckGuard::new(ticket, &releases);
-        let second = first.clone();
-        drop(first);
-        assert!(releases.is_empty());
-        drop(second);
-        assert_eq!(releases.take(), [ticket]);
-        assert!(releases.is_empty());
-    }
-}

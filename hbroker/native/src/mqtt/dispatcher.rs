@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::Micros;
-use crate::endpoint::state::EndpointState;
+use crate::endpoint::EndpointState;
 use crate::endpoint::worker::TurnHook;
 use crate::mqtt::Key;
 use crate::mqtt::access::attempts::Attempts;
@@ -23,7 +23,9 @@ use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::Command;
 use crate::mqtt::counters::{Counters, Drop as Loss};
 use crate::mqtt::distribution::batch::MessageBatch;
-use crate::mqtt::distribution::fanout::{Batches, Fanout, Incoming, Options, ResumedSession, SessionItem};
+use crate::mqtt::distribution::fanout::{
+    Batches, Fanout, Incoming, ItemContent, Options, ResumedSession, SessionItem,
+};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::worker_handle::WorkerHandle;
 use crate::mqtt::metrics::Weight;
@@ -136,18 +138,9 @@ impl Dispatcher {
 
     // Messages of the network
 
-    /// Begins a round of messages. When the round is dropped, everything is posted.
-    pub fn round(&self, now: Micros) -> Round<'_> {
-        self.begin_round(now, false)
-    }
-
-    /// As `round`, for the client pool's thread: all commands are left with the workers until `run_pending`
-    /// is called.
-    pub fn network_round(&self, now: Micros) -> Round<'_> {
-        self.begin_round(now, true)
-    }
-
-    fn begin_round(&self, now: Micros, leaves: bool) -> Round<'_> {
+    /// Begins a round of messages. When the round is dropped, everything is posted. `leaves`, for the client
+    /// pool's thread: all commands are left with the workers until `run_pending` is called.
+    pub fn round(&self, now: Micros, leaves: bool) -> Round<'_> {
         let batches = self.worker_handles().iter().map(|_| Vec::new()).collect();
         Round { dispatcher: self, fanout: self.fanout.lock(), batches, now, leaves }
     }
@@ -207,7 +200,7 @@ impl Dispatcher {
         reasons: Vec<Reason>,
         text: String,
     ) {
-        let mut round = self.round(now);
+        let mut round = self.round(now, false);
         self.post(connection.worker(), Command::Acknowledge(connection, kind::SUBACK, packet, reasons, text));
         if let Some(session) = round.fanout.session_of(connection) {
             round.fanout.release(now, session, packet, &mut round.batches);
@@ -366,7 +359,7 @@ impl TurnHook for Dispatcher {
 /// The messages that one caller brings together, mostly the client pool's thread in one iteration.
 pub struct Round<'a> {
     dispatcher: &'a Dispatcher,
-    fanout: MutexGuard<'a, Fanout>,
+    pub fanout: MutexGuard<'a, Fanout>,
     batches: Batches,
     now: Micros,
     /// Commands are left with the workers, without waking them.
@@ -374,11 +367,6 @@ pub struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Whether one of these listeners belongs to a session here.
-    pub fn has_any(&self, listeners: &[u64]) -> bool {
-        self.fanout.has_any(listeners)
-    }
-
     /// Routes a message to its listeners.
     pub fn message(&mut self, incoming: Incoming<'_>) {
         self.fanout.route(self.now, incoming, &mut self.batches);
@@ -389,11 +377,6 @@ impl Round<'_> {
         self.fanout.route_batch(self.now, batch, origin, listeners, &mut self.batches);
     }
 
-    /// Whether one of these listeners belonged to a session that was removed here.
-    pub fn has_left(&self, listeners: &[u64]) -> bool {
-        self.fanout.has_left(listeners)
-    }
-
     /// Acknowledges a message for which there is no client here.
     pub fn decline(&mut self, ticket: Ticket) {
         drop(AckGuard::new(ticket, &self.dispatcher.releases));
@@ -401,7 +384,7 @@ impl Round<'_> {
 
     /// Passes on the network's answer to a message that a client of this session published.
     pub fn answer(&mut self, session: SessionHandle, key: Key, reason: Reason) {
-        self.fanout.answer(self.now, session, key, reason, &mut self.batches);
+        self.fanout.hand(self.now, session, ItemContent::Answer(key, reason), &mut self.batches);
     }
 }
 

@@ -159,7 +159,7 @@ impl Gateway {
         (view.topic, view.qos) = (topic, qos);
         let message = Message::from_network(&view, Arc::from(view.topic), payload);
         let incoming = Incoming { ticket: None, message, retained, origin: 0, listeners: &[listener] };
-        self.dispatcher.round(self.now()).message(incoming);
+        self.dispatcher.round(self.now(), false).message(incoming);
     }
 
     // Policy

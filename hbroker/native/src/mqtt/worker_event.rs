@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::endpoint::state::EndpointState;
+use crate::endpoint::EndpointState;
 use crate::mqtt::codec::packets::{Auth, Connect, Subscribe, Unsubscribe};
 use crate::mqtt::event::Closed;
 use crate::mqtt::io::connections::ConnectionId;

@@ -51,7 +51,7 @@ fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_nex
     let worker_handle = worker.worker_handle();
     endpoint.with_machine(0, |machine, now| {
         machine.due = Some(now);
-        machine.meanwhile = Some(Box::new(move || worker_handle.wake()));
+        machine.meanwhile = Some(Box::new(move || worker_handle.waker.wake()));
     });
     assert!(step(&mut worker).has_more);
     assert_eq!(step(&mut worker), Step { has_more: false, due: None });

@@ -17,19 +17,15 @@
 //! An address is an IPv4 address, or the first 64 bits of an IPv6 address: a host that has one address of
 //! such a prefix can use all of them (RFC 6177). Names and passwords are kept as hashes under a secret key.
 //! All tables are bounded ([`Recent`]).
-//!
-//! This file has the buckets and their rules, `recent` the bounded table.
-
-mod recent;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 
 use crate::Micros;
 use crate::keyed_hash::KeyedHash;
-use crate::mqtt::access::attempts::recent::Recent;
 use crate::mqtt::codec::packets::{CloseReason, Connect};
 use crate::mqtt::codec::reason::Reason;
 use crate::prefix::Prefix;
@@ -293,6 +289,40 @@ impl Buckets {
         if full_at > now + self.bucket.interval {
             self.full_at.put(key, full_at - self.bucket.interval);
         }
+    }
+}
+
+/// Holds at least the last `most` entries that were written and at most twice as many: when the younger of
+/// two generations is full, the older is dropped. Keys are hashes that no client can choose.
+pub struct Recent<V> {
+    most: usize,
+    young: FxHashMap<u64, V>,
+    old: FxHashMap<u64, V>,
+}
+
+impl<V> Recent<V> {
+    pub fn new(most: usize) -> Self {
+        Self { most, young: FxHashMap::default(), old: FxHashMap::default() }
+    }
+
+    pub fn get(&self, key: u64) -> Option<&V> {
+        self.young.get(&key).or_else(|| self.old.get(&key))
+    }
+
+    pub fn put(&mut self, key: u64, value: V) {
+        self.old.remove(&key);
+        self.young.insert(key, value);
+        if self.young.len() >= self.most {
+            self.old = std::mem::take(&mut self.young);
+        }
+    }
+
+    pub fn remove(&mut self, key: u64) -> Option<V> {
+        self.young.remove(&key).or_else(|| self.old.remove(&key))
+    }
+
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
     }
 }
 

@@ -111,11 +111,12 @@ impl MessageSink for Sorter {
     fn take(&mut self, now: Micros, pool_client: PoolClientId, items: Vec<InboxItem>) {
         let mut own = Vec::new();
         self.timed.set(self.dispatcher.timed.load(Ordering::Relaxed));
-        let mut round = self.dispatcher.network_round(now);
+        let mut round = self.dispatcher.round(now, true);
         for item in items {
             let item = match item {
                 InboxItem::ReceivedBatch(received_batch)
-                    if received_batch.origin.is_some() && round.has_any(&received_batch.subscriptions) =>
+                    if received_batch.origin.is_some()
+                        && round.fanout.has_any(&received_batch.subscriptions) =>
                 {
                     let timed = self.timed.due_among(received_batch.len() as u32);
                     let samples = timed.map(|position| (position, Arc::new(Sample::new(now))));
@@ -125,7 +126,7 @@ impl MessageSink for Sorter {
                 other => other,
             };
             for message in item.into_messages() {
-                if round.has_any(&message.subscriptions) {
+                if round.fanout.has_any(&message.subscriptions) {
                     let sample = self.timed.is_due().then(|| Arc::new(Sample::new(now)));
                     hand_on(&mut round, &mut self.topic, pool_client, &message, sample);
                     continue;
@@ -134,7 +135,7 @@ impl MessageSink for Sorter {
                 if pool_client == SHARED && message.id(&fields).0 != self.publisher {
                     own.push(InboxItem::Message(message));
                 } else if message.qos > 0
-                    && (pool_client == SHARED || !round.has_left(&message.subscriptions))
+                    && (pool_client == SHARED || !round.fanout.has_left(&message.subscriptions))
                 {
                     // The gateway published it itself, or its listener was removed. If a session that was
                     // removed here had the listener, no client has received the message: it stays
@@ -159,7 +160,7 @@ impl MessageSink for Sorter {
         if self.answers.is_empty() {
             return;
         }
-        let mut round = self.dispatcher.network_round(now);
+        let mut round = self.dispatcher.round(now, true);
         for (session, key, reason) in self.answers.drain(..) {
             round.answer(session, key, reason);
         }

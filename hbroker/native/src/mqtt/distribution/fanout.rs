@@ -1,5 +1,5 @@
 //! Routes the messages of the network: from a listener to its session, and on to the worker that has the
-//! session, or into the parked session. The items that it routes are in `traffic`.
+//! session, or into the parked session.
 //!
 //! A session is in one of three places: with the worker that has its client's connection, on its way from
 //! that worker, or parked here. The client pool's thread routes messages under this table's lock, and posts
@@ -9,8 +9,6 @@
 //! A thread that needs several locks takes that of a worker first, then the client pool's, then this one,
 //! then a mailbox's.
 
-mod traffic;
-
 use std::collections::{VecDeque, hash_map};
 use std::sync::Arc;
 
@@ -19,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::mqtt::Key;
-use crate::mqtt::ack_guard::{AckGuard, Releases};
+use crate::mqtt::ack_guard::{AckGuard, Releases, Ticket};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::Counters;
 use crate::mqtt::distribution::batch::MessageBatch;
@@ -29,13 +27,69 @@ use crate::mqtt::metrics::Weight;
 use crate::mqtt::session::{Delivery, Session};
 use crate::mqtt::worker_event::SessionHandle;
 
-pub use crate::mqtt::distribution::fanout::traffic::{Batches, Incoming, ItemContent, Options, SessionItem};
-use crate::mqtt::distribution::fanout::traffic::{delivery_options, merge};
-
 /// How many messages of `QoS` 0 a listener on hold queues. The network's credit bounds the other messages.
 const MOST_HELD: usize = 1_000;
 /// How many listeners of removed sessions are remembered.
 const MOST_LEFT: usize = 65_536;
+
+/// The options of a subscription.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    pub qos: u8,
+    pub no_local: bool,
+    pub retain_as_published: bool,
+    /// The subscription identifier; 0: none.
+    pub identifier: u32,
+}
+
+/// A message of the network, and its listeners.
+pub struct Incoming<'a> {
+    /// The message to acknowledge, at `QoS` 1 and 2; `None`: the owner waits for no acknowledgement.
+    pub ticket: Option<Ticket>,
+    pub message: Message,
+    /// Sent as a retained message because a subscription was made.
+    pub retained: bool,
+    /// The origin of the publishing client; 0: it has none.
+    pub origin: u64,
+    pub listeners: &'a [u64],
+}
+
+/// An item for a session that is with a worker.
+pub struct SessionItem {
+    pub connection: ConnectionId,
+    pub content: ItemContent,
+}
+
+pub enum ItemContent {
+    Message(Delivery),
+    /// A batch of messages of `QoS` 0.
+    MessageBatch(Arc<MessageBatch>, DeliveryOptions),
+    /// The network's answer to a message that the client published.
+    Answer(Key, Reason),
+}
+
+impl SessionItem {
+    /// The size that counts towards the limit of bytes for a worker.
+    pub fn bytes(&self) -> usize {
+        match &self.content {
+            ItemContent::Message(delivery) => size_of::<Self>() + delivery.message.payload.len(),
+            ItemContent::MessageBatch(batch, _) => size_of::<Self>() + batch.payload_bytes(),
+            ItemContent::Answer(..) => size_of::<Self>(),
+        }
+    }
+
+    /// How many messages without an ack guard it has.
+    pub fn qos0(&self) -> usize {
+        match &self.content {
+            ItemContent::Message(delivery) => usize::from(delivery.ack_guard.is_none()),
+            ItemContent::MessageBatch(batch, _) => batch.len(),
+            ItemContent::Answer(..) => 0,
+        }
+    }
+}
+
+/// The items for each worker, by worker number.
+pub type Batches = Vec<Vec<SessionItem>>;
 
 /// The routing table. See the module.
 #[derive(Default)]
@@ -390,18 +444,6 @@ impl Fanout {
         }
     }
 
-    /// Routes the network's answer to the session that published the message.
-    pub fn answer(
-        &mut self,
-        now: Micros,
-        session: SessionHandle,
-        key: Key,
-        reason: Reason,
-        batches: &mut Batches,
-    ) {
-        self.hand(now, session, ItemContent::Answer(key, reason), batches);
-    }
-
     fn recipients(&mut self, message: &Message, retained: bool, origin: u64, ids: &[u64]) -> Recipients {
         self.routed += 1;
         let mut recipients = Recipients::with_capacity(ids.len());
@@ -457,7 +499,8 @@ impl Fanout {
         }
     }
 
-    fn hand(&mut self, now: Micros, handle: SessionHandle, content: ItemContent, batches: &mut Batches) {
+    /// Passes an item to a session, wherever it is.
+    pub fn hand(&mut self, now: Micros, handle: SessionHandle, content: ItemContent, batches: &mut Batches) {
         let Some(record) = self.sessions.get_mut(&handle) else {
             return;
         };
@@ -489,6 +532,22 @@ impl Fanout {
             },
         }
     }
+}
+
+/// How a message reaches a client by one subscription (§3.3.1.3, §3.3.4).
+fn delivery_options(options: &Options, message: &Message, retained: bool) -> DeliveryOptions {
+    DeliveryOptions {
+        qos: options.qos.min(message.qos),
+        retain: retained || (message.retain && options.retain_as_published),
+        identifiers: (options.identifier > 0).then_some(options.identifier).into_iter().collect(),
+    }
+}
+
+/// Combines the options of two subscriptions.
+fn merge(delivery_options: &mut DeliveryOptions, other: DeliveryOptions) {
+    delivery_options.qos = delivery_options.qos.max(other.qos);
+    delivery_options.retain |= other.retain;
+    delivery_options.identifiers.extend(other.identifiers);
 }
 
 #[cfg(test)]

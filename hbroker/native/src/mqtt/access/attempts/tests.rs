@@ -102,3 +102,15 @@ fn an_attempt_without_a_name_counts_for_its_address_alone() {
     assert_eq!(attempts.take(0, &nameless), None);
     assert_eq!(attempts.take(0, &nameless), Some(Refused::Address), "nobody is trusted without a name");
 }
+
+#[test]
+fn the_last_entries_are_there_and_twice_as_many_at_most() {
+    let mut table = Recent::new(8);
+    for key in 0..100 {
+        table.put(key, key);
+        assert!((key.saturating_sub(7)..=key).all(|last| table.get(last) == Some(&last)));
+        assert!(table.len() <= 16);
+    }
+    (0..50).for_each(|key| [99, 100 + key].into_iter().for_each(|key| table.put(key, 0)));
+    assert_eq!([table.remove(99), table.remove(99)], [Some(0), None], "what is written again stays");
+}

@@ -24,22 +24,6 @@ fn who_finds_it_full_is_told_and_others_stay() {
 }
 
 #[test]
-fn who_comes_too_fast_is_told() {
-    let limits = Limits { connections: 100, connect_rate: 3, ..Limits::default() };
-    let bench = Bench::new(Settings { limits, ..Settings::default() });
-    let mut told = 0;
-    for _ in 0..20 {
-        let mut client = bench.connect();
-        client.write_all(b"12345678").unwrap();
-        let mut answer = [0; 8];
-        std::io::Read::read_exact(&mut client, &mut answer).unwrap();
-        told += usize::from(&answer == b"too fast");
-    }
-    assert!((1..=17).contains(&told), "{told}");
-    bench.wait_empty();
-}
-
-#[test]
 fn many_connections_at_a_full_listener_cost_nothing_lasting() {
     let limits = Limits { connections: 0, ..Limits::default() };
     let bench = Bench::new(Settings { limits, ..Settings::default() });
