@@ -129,7 +129,7 @@ impl ClientPool {
     fn add(&mut self, config: Config) -> PoolClientId {
         let session = config.session;
         let entry = self.pool_clients.vacant_entry();
-        let id = PoolClientId::new(0, self.generation, entry.key());
+        let id = PoolClientId::new(self.generation, entry.key());
         self.generation = self.generation.wrapping_add(1);
         entry.insert(Box::new(PoolClient::new(id, config, self.shared.clone())));
         self.by_session.insert(session, id);

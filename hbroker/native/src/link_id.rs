@@ -39,9 +39,18 @@ slot_name! {
     SessionKey
 }
 
-slot_name! {
-    /// A client of one pool. The id of the first one is 0.
-    PoolClientId
+/// A client of one pool: a slot, and a generation. The id of the first one is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolClientId(pub u64);
+
+impl PoolClientId {
+    pub fn new(generation: u32, slot: usize) -> Self {
+        Self(LinkId::new(0, generation, slot).0)
+    }
+
+    pub fn slot(self) -> usize {
+        LinkId(self.0).slot()
+    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@
 //! worker ──> sleeper           sleeps until the socket is ready, the worker is woken, or a time has come
 //! ```
 //!
-//! The core runs on Linux only. `recvmmsg` and `sendmmsg` receive and send many messages in each call, with
-//! many datagrams in each message: with UDP_GRO the kernel delivers a run of equal datagrams as one message and reports their size;
-//! UDP_SEGMENT is the reverse. If the kernel has neither, each message is one datagram. IP never fragments a
-//! datagram: one that is too large for the path is refused or lost (RFC 8899 §3).
+//! `recvmmsg` and `sendmmsg` receive and send many messages in each call, with many datagrams in each message:
+//! with UDP_GRO the kernel delivers a run of equal datagrams as one message and reports their size; UDP_SEGMENT
+//! is the reverse. If the kernel has neither, each message is one datagram. IP never fragments a datagram: one
+//! that is too large for the path is refused or lost (RFC 8899 §3).
 
 #![allow(unsafe_code)]
 
