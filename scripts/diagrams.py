@@ -42,7 +42,7 @@ CHAPTERS: Final = {
         "A node's claim to a subtree",
         "As a child, for each subtree: [§5.1](protocol.md#51-join), [§5.6](protocol.md#56-leases).",
     ),
-    "hbroker.protocol.hierarchy.parent.delegations.DELEGATION": Chapter(
+    "hbroker.protocol.hierarchy.parent.delegation.DELEGATION": Chapter(
         "A delegation",
         "As a parent, for each subtree: [§5.1](protocol.md#51-join), [§5.4](protocol.md#54-handover).",
     ),

@@ -19,7 +19,7 @@ from hbroker.protocol.handover.subtree_state import Record
 from hbroker.protocol.hierarchy.channels import Channels
 from hbroker.protocol.hierarchy.child import subtree_claims
 from hbroker.protocol.hierarchy.parent import delegations, join_responder
-from hbroker.protocol.hierarchy.parent.delegations import Child
+from hbroker.protocol.hierarchy.parent.delegation import Child, DelegationEvent
 from hbroker.protocol.hierarchy.parent.join_responder import Applicant
 from hbroker.protocol.ownership import ended_leases
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
@@ -102,7 +102,7 @@ def _reclaim_without_drift(schedule: Callable[..., None]) -> Callable[..., None]
 def _done_by_leave(handle_leave: Callable[..., None]) -> Callable[..., None]:
     def broken(self: delegations.Delegations, link: int, leave: pb.Leave) -> None:
         child = self.children[leave.subtree]
-        if child.state_machine.accepts(delegations.DelegationEvent.DONE):
+        if child.state_machine.accepts(DelegationEvent.DONE):
             self._abandon(child)
             self._handle_done(child)
         handle_leave(self, link, leave)

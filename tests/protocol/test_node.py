@@ -13,7 +13,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
 from hbroker.protocol.events import PolicyLowered
 from hbroker.protocol.hierarchy.child.claim_states import CLAIM_TRANSITIONS, ClaimEvent, ClaimState
-from hbroker.protocol.hierarchy.parent.delegations import DELEGATION, DelegationState
+from hbroker.protocol.hierarchy.parent.delegation import DELEGATION, DelegationState
 from hbroker.protocol.packets import Body, Reason, address_of, pack
 from hbroker.protocol.requester import MOST_HOPS
 from hbroker.protocol.state_machine import ImpossibleTransition, StateMachine

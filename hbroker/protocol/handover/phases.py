@@ -51,7 +51,7 @@ __all__ = [
     "TARGET_TRANSITIONS",
     "HandoverSource",
     "HandoverTarget",
-    "ReturningChildren",
+    "MovingChildren",
     "SourceEvent",
     "SourceState",
     "TargetEvent",
@@ -66,8 +66,8 @@ NO_ROOM_PAUSE: Final = 10_000
 """Microseconds until the next try, if the link has no room."""
 DRAIN_WAIT: Final = timers.SECOND // 10
 """Microseconds that accepted messages may take to be distributed, once the source has stopped serving."""
-RETURNING_WAIT: Final = timers.SECOND
-"""Microseconds that a child below, which is handing back its subtree, may delay COMMIT."""
+MOVING_WAIT: Final = timers.SECOND
+"""Microseconds that a child below, whose handover is about to end, may delay COMMIT."""
 DISK_WAIT: Final = timers.SECOND
 """Microseconds for which nobody serves the subtree because the source cannot write that it is delegated."""
 
@@ -175,14 +175,14 @@ class TransferSender:
         return None
 
 
-class ReturningChildren(Protocol):
-    """The children that are handing back just now (`Delegations`)."""
+class MovingChildren(Protocol):
+    """The children whose handovers are about to end (`Delegations`)."""
 
-    def leaving_below(self, subtree: str) -> Sequence[object]:
+    def moving_below(self, subtree: str) -> Sequence[object]:
         """Those below a subtree."""
 
     def overtake_below(self, subtree: str) -> None:
-        """Ends the handovers of these children, which were too slow. Their subtrees go along as cuts."""
+        """The handovers back to this node were too slow: ends them. Their subtrees go along as cuts."""
 
 
 class HandoverSource:
@@ -201,7 +201,7 @@ class HandoverSource:
         subtree: str,
         epoch: int,
         link: int,
-        returning_children: ReturningChildren,
+        moving_children: MovingChildren,
         exported: int = 0,
         *,
         is_former_owner: bool = False,
@@ -213,7 +213,7 @@ class HandoverSource:
         self._epoch = epoch
         self._is_former_owner = is_former_owner
         self._is_saved = is_saved
-        self._returning_children = returning_children
+        self._moving_children = moving_children
         self._state_machine = StateMachine(SOURCE_TRANSITIONS, SourceState.AWAIT_READY)
         self._sender = TransferSender(core, subtree, epoch, link)
         self._export = core.begin_export(subtree, self._excluded, exported)
@@ -332,13 +332,13 @@ class HandoverSource:
         waited = now - self._stopped_at
         if not self._is_saved():
             return False
-        if waited < RETURNING_WAIT and self._returning_children.leaving_below(self._subtree):
+        if waited < MOVING_WAIT and self._moving_children.moving_below(self._subtree):
             return False
         return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._excluded)
 
     def _commit(self, now: int) -> None:
         """Sends the difference to the snapshot and the copies, and COMMIT (step 3)."""
-        self._returning_children.overtake_below(self._subtree)
+        self._moving_children.overtake_below(self._subtree)
         other_records = self._subtree_state.other_records(
             self._subtree, is_former_owner=self._is_former_owner
         )

@@ -303,7 +303,8 @@ class SubtreeState:
             if not any(key in other.subscriptions for other in others):
                 self._owner_subscriptions.withdraw(subscription.session, subscription.key)
         is_wanted = any(is_within(subtree, other.subtree) for other in others)
-        if not is_wanted and not self._jurisdiction.is_inner(subtree):
+        is_delegated = self._jurisdiction.delegation_of(subtree) is not None
+        if not is_wanted and (is_delegated or not self._jurisdiction.is_inner(subtree)):
             below = [other.subtree for other in others if is_within(other.subtree, subtree)]
             self._core.drop_retained(subtree, [*self.subtrees_granted_below(subtree), *below])
 

@@ -191,6 +191,10 @@ class SessionWills:
         """Takes in the wills of a handover. Their clients were told, and come to this node. If a client does
         not, it has gone in the meantime."""
         self._take_over(now, received)
+        for will in [will for will in self._wills_below(received.subtree) if not self._is_ours(will)]:
+            # It was handed over, and the child has not sent DONE. The child's record counts.
+            if not will.is_aside:
+                self._drop(will.session)
         for record in received.wills.values():
             message = _message_from(record.publish)
             if message is None or record.session in self._by_session or len(self._by_session) >= self._most:

@@ -10,9 +10,9 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol.handover.phases import (
     DISK_WAIT,
     DRAIN_WAIT,
+    MOVING_WAIT,
     NO_ROOM_PAUSE,
     PACKETS_PER_ITERATION,
-    RETURNING_WAIT,
     SOURCE_TRANSITIONS,
     TARGET_TRANSITIONS,
     HandoverSource,
@@ -58,6 +58,8 @@ class FakeParts:
     def withdraw(self, session: int, key: Key) -> None:
         self.withdrawn.append(key)
 
+    def delegation_of(self, subtree: str) -> None: ...
+
     def is_inner(self, subtree: str) -> bool:
         return self.is_around_served
 
@@ -92,11 +94,11 @@ class FakeSubtreeState(SubtreeState):
         return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
 
 
-class ReturningChildren:
+class MovingChildren:
     def __init__(self) -> None:
         self.count = 0
 
-    def leaving_below(self, subtree: str) -> list[int]:
+    def moving_below(self, subtree: str) -> list[int]:
         return list(range(self.count))
 
     def overtake_below(self, subtree: str) -> None:
@@ -108,7 +110,7 @@ class Handover:
 
     def __init__(self) -> None:
         self.old, self.new = RecordingCore(), RecordingCore()
-        self.state, self.children_handing_back = FakeSubtreeState(self.new), ReturningChildren()
+        self.state, self.children_handing_back = FakeSubtreeState(self.new), MovingChildren()
         self.handover_source = HandoverSource(self.old, self.state, "a", 5, 1, self.children_handing_back)
         self.handover_target = HandoverTarget(self.new, self.state, "a", 5, 1)
         self.now = 0
@@ -272,7 +274,7 @@ def test_the_source_waits_one_second_for_a_child_below_that_hands_back() -> None
     began = handover.now
     handover.stop_serving()
     handover.commit()
-    assert RETURNING_WAIT <= handover.now - began < 2 * RETURNING_WAIT
+    assert MOVING_WAIT <= handover.now - began < 2 * MOVING_WAIT
     assert not handover.children_handing_back.count
 
 

@@ -484,8 +484,11 @@ class SubtreeClaim:
         before may be lost, and the parent may be another.
         """
         if self._owes_done and not self._done_is_queued:
-            send = partial(self._send_done, self._lease.epoch)
-            self._done_is_queued = self._context.node.after_sync.run_when_durable(send)
+            self._done_is_queued = True  # Until it is sent, which may be at once.
+            if not self._context.node.after_sync.run_when_durable(
+                partial(self._send_done, self._lease.epoch)
+            ):
+                self._done_is_queued = False
 
     def _send_done(self, epoch: int) -> None:
         """Sends DONE, unless the lease that it is for has ended, or the subtree is being handed back."""
@@ -582,6 +585,8 @@ class SubtreeClaim:
             self._retry_after(now, timers.retry_after(0, self._random))
             return
         self._stop()
+        if state is ClaimState.STOPPED:
+            self._keep_exported(0)
         if state is ClaimState.AWAIT_INVITATION:
             self._retry_after(now, timers.retry_after(self._attempt, self._random))
 

@@ -13,8 +13,6 @@ between it renews none of these leases.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
@@ -36,6 +34,7 @@ from hbroker.protocol.handover.subtree_state import (
     SubtreeState,
     transfer_packets,
 )
+from hbroker.protocol.hierarchy.parent.delegation import DELEGATION, Child, DelegationEvent, DelegationState
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import Cut, Reason, cut_of, pack
 from hbroker.protocol.sessions.subscription_store import Subscription
@@ -44,123 +43,9 @@ from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscription
 from hbroker.protocol.timers import TimerQueue, earliest
 from hbroker.subtree import is_within
 
-__all__ = ["DELEGATION", "Child", "DelegationEvent", "DelegationState", "Delegations"]
+__all__ = ["Delegations"]
 MOST_FENCED: Final = 10_000
 """The most subtrees, of those taken back, whose epoch is remembered."""
-
-
-class DelegationState(Enum):
-    """The state of a delegation at its parent."""
-
-    HANDING_OVER = auto()
-    HELD = auto()
-    TAKING_BACK = auto()
-    TAKING_BACK_UNCONFIRMED = auto()
-    """As TAKING_BACK, and the child has not sent DONE: this node keeps what it handed over."""
-    GONE = auto()
-
-
-class DelegationEvent(Enum):
-    """What happens to a delegation."""
-
-    ADOPTED = auto()
-    """A renewal for a subtree that this node, after a restart, did not know as delegated."""
-    DONE = auto()
-    LINK_LOST = auto()
-    CANCELLED = auto()
-    """The link was lost before the cut was made."""
-    LEAVE = auto()
-    OVERTAKEN = auto()
-    """A larger subtree goes to a new owner before this one was handed back."""
-    COMMITTED = auto()
-    EXPIRED = auto()
-    REPARENTED = auto()
-    """The subtree has another parent now."""
-
-
-DELEGATION: Final = {
-    (DelegationState.HANDING_OVER, DelegationEvent.ADOPTED): DelegationState.HELD,
-    (DelegationState.HANDING_OVER, DelegationEvent.DONE): DelegationState.HELD,
-    (DelegationState.HANDING_OVER, DelegationEvent.LEAVE): DelegationState.TAKING_BACK_UNCONFIRMED,
-    (DelegationState.HANDING_OVER, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
-    (DelegationState.HANDING_OVER, DelegationEvent.CANCELLED): DelegationState.GONE,
-    (DelegationState.HANDING_OVER, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.HANDING_OVER, DelegationEvent.REPARENTED): DelegationState.GONE,
-    (DelegationState.HELD, DelegationEvent.LINK_LOST): DelegationState.HELD,
-    (DelegationState.HELD, DelegationEvent.LEAVE): DelegationState.TAKING_BACK,
-    (DelegationState.HELD, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.HELD, DelegationEvent.REPARENTED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK, DelegationEvent.LINK_LOST): DelegationState.HELD,
-    (DelegationState.TAKING_BACK, DelegationEvent.OVERTAKEN): DelegationState.HELD,
-    (DelegationState.TAKING_BACK, DelegationEvent.COMMITTED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK, DelegationEvent.REPARENTED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
-    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.OVERTAKEN): DelegationState.HANDING_OVER,
-    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.COMMITTED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.EXPIRED): DelegationState.GONE,
-    (DelegationState.TAKING_BACK_UNCONFIRMED, DelegationEvent.REPARENTED): DelegationState.GONE,
-}
-
-
-_TAKING_BACK: Final = (DelegationState.TAKING_BACK, DelegationState.TAKING_BACK_UNCONFIRMED)
-
-
-@dataclass(slots=True)
-class Child:
-    """One delegation, made or under way."""
-
-    delegation: Delegation
-    state_machine: StateMachine[DelegationState, DelegationEvent]
-    handover_source: HandoverSource | None = None
-    handover_target: HandoverTarget | None = None
-    misrouted_records: TransferSender | None = None
-    """The records that this node took in by mistake, before it knew of the child (§5.1)."""
-    is_first: bool = True
-    """Whether no node but this one has served the subtree before."""
-    saved_position: int | None = None
-    """The mark of the note that the subtree is delegated (`AfterSync.mark`)."""
-    exported: int = 0
-    """Where the core holds what waited in the subtree when its handover failed after COMMIT, for the child's
-    next run. 0: nothing."""
-    inherited_delegations: list[Delegation] = field(default_factory=list)
-    """The delegations of a leaving child whose owners go on by themselves (`serve`); `_expire` inherits
-    them."""
-
-    def handle_timeout(self, now: int) -> None:
-        """Sends the next packets of the handover."""
-        for given in (self.handover_source, self.misrouted_records):
-            if given is not None:
-                given.handle_timeout(now)
-
-    def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due, in microseconds; None: never."""
-        return earliest(
-            *(
-                given.poll_timeout()
-                for given in (self.handover_source, self.misrouted_records)
-                if given is not None
-            )
-        )
-
-    @property
-    def may_serve(self) -> bool:
-        """Whether the child serves, or does so as soon as it receives COMMIT."""
-        return self.handover_source is None or self.handover_source.has_committed
-
-    @property
-    def is_handing_back(self) -> bool:
-        """Whether the child is handing the subtree back."""
-        return self.state_machine.state in _TAKING_BACK
-
-    def abandon(self) -> None:
-        """Ends the handover. After COMMIT, what waited in the subtree is kept in `exported`."""
-        if self.handover_source is not None:
-            self.exported = self.handover_source.abandon()
-        self.handover_source = self.misrouted_records = None
-        if self.handover_target is not None:
-            self.handover_target.abandon()
-            self.handover_target = None
 
 
 class Delegations:
@@ -184,8 +69,10 @@ class Delegations:
         """The state of this node that moves with a subtree."""
         self.children: dict[str, Child] = {}
         self._by_link: dict[int, dict[str, Child]] = {}
-        # The two following tables are small: few of thousands of children are moving, and every request
+        # The three following tables are small: few of thousands of children are moving, and every request
         # needs them.
+        self._unconfirmed: dict[str, Child] = {}
+        """Children that have not sent DONE, with or without a link. This node keeps what it handed over."""
         self._handing_over: dict[str, Child] = {}
         self._handing_back: dict[str, Child] = {}
         self._ends: TimerQueue[str] = TimerQueue()
@@ -236,7 +123,7 @@ class Delegations:
             if is_of_it and not received.confirms(delegation):
                 child = self.children[delegation.subtree]
                 self._abandon(child)
-                child.state_machine.handle(DelegationEvent.EXPIRED)
+                self._advance(child, DelegationEvent.EXPIRED)
                 self._forget(child)
 
     def admit(self, now: int, delegation: Delegation) -> Child:
@@ -245,6 +132,8 @@ class Delegations:
         child = Child(delegation, StateMachine(DELEGATION, DelegationState.HANDING_OVER))
         if before is not None:
             self._abandon(before)
+            if before.has_served and before.delegation.incarnation == delegation.incarnation:
+                self._drop_exported(before)
             child.exported, child.saved_position = before.exported, before.saved_position
             before.exported = 0
         self._enter(child)
@@ -282,7 +171,7 @@ class Delegations:
         # The child informs these subscribers, too, but not over a link of an earlier run of a client.
         self._owner_subscriptions.subtree_moved(delegation.as_cut())
         self._core.drop_retained(delegation.subtree, less)
-        child.state_machine.handle(DelegationEvent.ADOPTED)
+        self._advance(child, DelegationEvent.ADOPTED)
         self._joined(child)
 
     def renew(self, child: Child, link: int, until: int) -> None:
@@ -292,6 +181,7 @@ class Delegations:
         if delegation.link != link:
             self._abandon(child)
             self._set_link(child, link)
+            child.has_served = True
         delegation.until = max(delegation.until, until)
         self._schedule(child)
 
@@ -325,7 +215,8 @@ class Delegations:
             self._diagnostics.drop("unexpected_packet")
             return
         self._abandon(child)
-        child.state_machine.handle(DelegationEvent.LEAVE)
+        self._advance(child, DelegationEvent.LEAVE)
+        child.has_served = True
         child.handover_target = HandoverTarget(
             self._core, self.subtree_state, leave.subtree, leave.epoch, link
         )
@@ -334,16 +225,7 @@ class Delegations:
     def handle_link_down(self, link: int) -> None:
         """A link to a child ended. Its leases go on; a handover under way ends."""
         for child in list(self._by_link.get(link, {}).values()):
-            self._set_link(child, None)
-            had_a_chance = child.may_serve or not child.is_first
-            self._abandon(child)
-            if self.is_cut(child) and not had_a_chance:
-                self._jurisdiction.take_back(child.delegation.subtree)
-            if self.is_cut(child):
-                child.state_machine.handle(DelegationEvent.LINK_LOST)
-                self._diagnostics.add_event(ChildAway(child.delegation.subtree, child.delegation.node))
-            else:
-                self._cancel(child)
+            self._lose_link(child)
 
     def give_up(self, subtree: str) -> None:
         """This node hands a subtree back: aborts the handovers below it that have not committed. A cut alone
@@ -390,12 +272,12 @@ class Delegations:
     def end_lease(self, subtree: str, until: int | None) -> None:
         """The lease of a subtree ended, at `until` at the latest: keeps persistent sessions, with their
         subscriptions and queues, and wills, and discards the rest (§5.6)."""
-        self.subtree_state.end_lease(subtree, until, list(self._handing_over))
+        self.subtree_state.end_lease(subtree, until, list(self._unconfirmed))
 
     def sweep(self) -> None:
         """A grant ended without a handover: discards what concerns nothing that is left, or that is being
         handed over."""
-        self.subtree_state.sweep(list(self._handing_over))
+        self.subtree_state.sweep(list(self._unconfirmed))
 
     # Read
 
@@ -406,7 +288,7 @@ class Delegations:
     @property
     def pending(self) -> Sequence[Delegation]:
         """The delegations that are being handed over, until DONE."""
-        return [child.delegation for child in self._handing_over.values()]
+        return [child.delegation for child in self._unconfirmed.values()]
 
     def fenced(self, subtree: str) -> int:
         """The lowest epoch that still counts for a subtree that was taken back; 0: any."""
@@ -417,19 +299,29 @@ class Delegations:
         serve it."""
         return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
 
-    def leaving_below(self, subtree: str) -> list[Child]:
-        """The children that are handing back a subtree below this one."""
-        return [c for s, c in self._handing_back.items() if s != subtree and is_within(s, subtree)]
+    def is_saved(self, child: Child) -> bool:
+        """Whether the next run of this node knows that the subtree is delegated. If it did not, both would
+        serve it."""
+        return child.saved_position is not None and self._after_sync.is_durable(child.saved_position)
+
+    def moving_below(self, subtree: str) -> list[Child]:
+        """The children that are handing back a subtree below this one, or have been sent one and not answered
+        DONE."""
+        sent = (child for child in self._handing_over.values() if child.may_serve)
+        moving = [*self._handing_back.values(), *sent]
+        subtrees = ((child.delegation.subtree, child) for child in moving)
+        return [child for s, child in subtrees if s != subtree and is_within(s, subtree)]
 
     def overtake(self, child: Child) -> None:
         """The subtree around a child's goes to another owner: the child's handing back ends."""
         self._abandon(child)
-        child.state_machine.handle(DelegationEvent.OVERTAKEN)
+        self._advance(child, DelegationEvent.OVERTAKEN)
 
     def overtake_below(self, subtree: str) -> None:
         """Does so for all children that are handing back a subtree below this one."""
-        for child in self.leaving_below(subtree):
-            self.overtake(child)
+        for child in self.moving_below(subtree):
+            if child.is_handing_back:
+                self.overtake(child)
 
     # Handing over
 
@@ -444,7 +336,7 @@ class Delegations:
             self,
             child.exported,
             is_former_owner=not child.is_first,
-            is_saved=lambda: self._is_saved(child),
+            is_saved=lambda: self.is_saved(child),
         )
 
     def _handle_given(
@@ -461,17 +353,31 @@ class Delegations:
         self._plan(child)
         return state is not None
 
-    def _is_saved(self, child: Child) -> bool:
-        """Whether the next run of this node knows that the subtree is delegated. If it did not, both would
-        serve it."""
-        return child.saved_position is not None and self._after_sync.is_durable(child.saved_position)
-
     def _abort_handover(self, child: Child) -> None:
-        """This node serves the subtree on. It closes the link, so the child learns it and joins again."""
+        """This node serves the subtree on. It closes the link, so the child learns it and joins again. If the
+        link has other subtrees, too, the child's next renewal is refused."""
         link = child.delegation.link
-        if link is not None:
+        if link is None:
+            return
+        if len(self._by_link[link]) > 1:
+            self._fence(child)
+            self._lose_link(child)
+        else:
             self._core.close(link)
             self.handle_link_down(link)
+
+    def _lose_link(self, child: Child) -> None:
+        self._set_link(child, None)
+        had_a_chance = child.may_serve or not child.is_first
+        self._abandon(child)
+        child.inherited_delegations = []
+        if self.is_cut(child) and not had_a_chance:
+            self._jurisdiction.take_back(child.delegation.subtree)
+        if self.is_cut(child):
+            self._advance(child, DelegationEvent.LINK_LOST)
+            self._diagnostics.add_event(ChildAway(child.delegation.subtree, child.delegation.node))
+        else:
+            self._cancel(child)
 
     def _extend_lease(self, child: Child) -> None:
         """Extends the lease of a subtree to the end of the leases below it: if it is taken back, what lies
@@ -488,11 +394,11 @@ class Delegations:
         child has another parent.
         """
         delegation = child.delegation
+        self._drop_exported(child)
         if not child.state_machine.accepts(DelegationEvent.DONE):
             self.release_below(delegation.subtree, delegation.as_cut())
             return
-        self._drop_exported(child)
-        child.state_machine.handle(DelegationEvent.DONE)
+        self._advance(child, DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
         self._owner_subscriptions.subtree_moved(delegation.as_cut(), with_sessions=True)
         self.subtree_state.subtree_moved(delegation.subtree)
@@ -526,7 +432,7 @@ class Delegations:
         elif state is TargetState.COMPLETE:
             child.handover_target = None
             self._plan(child)
-            child.state_machine.handle(DelegationEvent.COMMITTED)
+            self._advance(child, DelegationEvent.COMMITTED)
             subtree, node = child.delegation.subtree, child.delegation.node
             self._release_unnamed(subtree, handover_target.received)
             self.subtree_state.install_state(now, handover_target.received)
@@ -553,21 +459,27 @@ class Delegations:
         subtree = child.delegation.subtree
         self._abandon(child)
         self._drop(subtree)
-        child.state_machine.handle(DelegationEvent.REPARENTED)
+        self._advance(child, DelegationEvent.REPARENTED)
         self._jurisdiction.take_back(subtree)
 
     def _expire(self, now: int, child: Child) -> None:
         """Takes a subtree back whose owner's lease ended.
 
         If its handover failed after COMMIT, what waited for its subscribers waits here again. If the subtree
-        around it is delegated, too, only the cut ends: the node that holds that subtree is the owner, or
-        knows it (§5.6).
+        around it is this node's delegation, too, its holder renews the lease (§5.4). Then the cut is kept
+        until the holder sends DONE, or until the holder's lease ends, and with it the leases below.
         """
+        holder = self._jurisdiction.future_parent_of(child.delegation)
+        if self.is_cut(child) and holder is not None and holder.subtree in self.children:
+            return
         self._abandon(child)
-        child.state_machine.handle(DelegationEvent.EXPIRED)
+        self._advance(child, DelegationEvent.EXPIRED)
         delegation = child.delegation
         around = self._jurisdiction.lookup_above(delegation.subtree)
         is_ours = self.is_cut(child) and not isinstance(around, Delegation)
+        if self.is_cut(child):
+            for below in self._jurisdiction.cuts_moving_with(delegation.subtree):
+                self._reparented(self.children[below.subtree])
         self.inherit(now, child.inherited_delegations)
         exported, child.exported = child.exported, 0
         if is_ours:  # Before the cut ends, because from then on messages are accepted here.
@@ -583,19 +495,24 @@ class Delegations:
         subtree = child.delegation.subtree
         self._drop(subtree)
         self._jurisdiction.take_back(subtree)
+        self._fence(child)
+
+    def _fence(self, child: Child) -> None:
+        """Refuses further renewals of this delegation."""
+        subtree, epoch = child.delegation.subtree, child.delegation.epoch + 1
         self._fenced.pop(subtree, None)
-        self._fenced[subtree] = child.delegation.epoch + 1
-        self.highest_epoch = max(self.highest_epoch, child.delegation.epoch + 1)
+        self._fenced[subtree] = epoch
+        self.highest_epoch = max(self.highest_epoch, epoch)
         if len(self._fenced) > MOST_FENCED:
             del self._fenced[next(iter(self._fenced))]
 
     def _cancel(self, child: Child) -> None:
-        child.state_machine.handle(DelegationEvent.CANCELLED)
+        self._advance(child, DelegationEvent.CANCELLED)
         self._drop(child.delegation.subtree)
 
     def _drop(self, subtree: str) -> None:
         self._ends.cancel(subtree)
-        for some in (self._handing_over, self._handing_back):
+        for some in (self._unconfirmed, self._handing_over, self._handing_back):
             some.pop(subtree, None)
         child = self.children.pop(subtree)
         self._drop_exported(child)
@@ -613,7 +530,19 @@ class Delegations:
         if before is not None:
             self._leave_link(before)
         self.children[subtree] = child
+        self._note_state(child)
         self._set_link(child, link)
+
+    def _advance(self, child: Child, event: DelegationEvent) -> None:
+        child.state_machine.handle(event)
+        if self.children.get(child.delegation.subtree) is child:
+            self._note_state(child)
+
+    def _note_state(self, child: Child) -> None:
+        if child.is_unconfirmed:
+            self._unconfirmed[child.delegation.subtree] = child
+        else:
+            self._unconfirmed.pop(child.delegation.subtree, None)
 
     def _set_link(self, child: Child, link: int | None) -> None:
         """The child has this link from now on. Its events come before those of clients (§3.3)."""

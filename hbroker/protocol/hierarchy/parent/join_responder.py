@@ -18,7 +18,8 @@ from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.join_proofs import Nonces, invitation_credential, is_proof, join_credential
-from hbroker.protocol.hierarchy.parent.delegations import Child, Delegations
+from hbroker.protocol.hierarchy.parent.delegation import Child
+from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Reason, address_from, address_of, cut_of, pack
 from hbroker.protocol.requester import Requester
@@ -118,7 +119,8 @@ def decide_join(
         return JoinRefused(Reason.REASON_OVERLAP)
     for other in pending:  # After that handover the holder decides, or the pending subtree goes along.
         overlaps = is_within(other.subtree, subtree) or is_within(subtree, other.subtree)
-        if overlaps and not applicant.is_holder(other):
+        is_same = other.subtree == subtree and applicant.is_holder(other)
+        if overlaps and not is_same:
             return JoinRefused(Reason.REASON_HANDOVER, other)
     return Admitted(decider) if decider.serving else JoinRefused(Reason.REASON_NOT_SERVING)
 
@@ -221,11 +223,22 @@ class JoinResponder:
         parent = requester.parent_link
         is_misrouted = parent is not None and not self._jurisdiction.is_granted_by(parent, applicant.subtree)
         is_closed = any(is_within(applicant.subtree, closed) for closed in self._closed)
+        is_closed = is_closed and not self._is_renewal(requester, applicant)
         if is_misrouted or is_closed:
             return JoinRefused(Reason.REASON_NOT_SERVING)
         decision = decide_join(applicant, self._jurisdiction, self._delegations.pending)
         is_own = applicant.node == self._settings.name
         return JoinRefused(Reason.REASON_OVERLAP) if is_own and isinstance(decision, Admitted) else decision
+
+    def _is_renewal(self, requester: Requester, applicant: Applicant) -> bool:
+        child = self._delegations.children.get(applicant.subtree)
+        if child is None or requester.session_link is None:
+            return False
+        return child.delegation.link == requester.session_link and child.delegation.epoch == applicant.epoch
+
+    def _is_saved(self, subtree: str) -> bool:
+        child = self._delegations.children.get(subtree)
+        return child is not None and self._delegations.is_saved(child)
 
     def _refusal(self, now: int, applicant: Applicant, grant: Grant) -> JoinRefused | None:
         """Why this node cannot accept the joiner now, although it is the parent; None: it can."""
@@ -233,7 +246,11 @@ class JoinResponder:
         if is_new and not applicant.epoch and self._jurisdiction.is_in_doubt:
             # §5.9: another node may hold it, or something below it.
             return JoinRefused(Reason.REASON_NOT_SERVING)
-        if is_new and not applicant.epoch and self._context.after_sync.is_failing:
+        if (
+            not applicant.epoch
+            and self._context.after_sync.is_failing
+            and not self._is_saved(applicant.subtree)
+        ):
             # §5.10: the delegation could not be noted on the disk.
             return JoinRefused(Reason.REASON_NOT_SERVING)
         if is_new and any(not grant.serving for grant in self._jurisdiction.grants_below(applicant.subtree)):
