@@ -308,24 +308,12 @@ impl ClientPool {
                 while !pool_client.engine.take_events(now, usize::MAX).is_empty() {}
             }
             let is_open = pool_client.closing.is_none();
-            enqueue(
-                &mut self.with_datagrams,
-                slot,
-                &mut pool_client.sends,
-                pool_client.engine.has_transmit(),
-            );
-            enqueue(
-                &mut self.with_events,
-                slot,
-                &mut pool_client.tells,
-                is_open && pool_client.engine.has_events(),
-            );
-            enqueue(
-                &mut self.with_messages,
-                slot,
-                &mut pool_client.reads,
-                is_open && pool_client.engine.has_messages(),
-            );
+            let sends = pool_client.engine.has_transmit();
+            let tells = is_open && pool_client.engine.has_events();
+            let reads = is_open && pool_client.engine.has_messages();
+            enqueue(&mut self.with_datagrams, slot, &mut pool_client.sends, sends);
+            enqueue(&mut self.with_events, slot, &mut pool_client.tells, tells);
+            enqueue(&mut self.with_messages, slot, &mut pool_client.reads, reads);
             schedule(&mut self.timers, slot, pool_client);
         }
         self.touched = touched; // Its memory serves the next iteration.

@@ -224,15 +224,15 @@ impl Connection {
             return;
         };
         if self.state != State::Open {
-            return session.answer(key, reason);
+            return session.incoming.answer(key, reason);
         }
         if self.channel.version < Version::V5 && reason.is_failure() && !is_final(reason) {
             // MQTT 3.1.1 §3.3.5: no packet reports the failure. After a reconnect the client sends the
             // message again.
-            session.answer(key, reason);
+            session.incoming.answer(key, reason);
             return self.close(Cause::Server, reason, None, upper);
         }
-        session.answer(key, reason_for(self.channel.version, reason));
+        session.incoming.answer(key, reason_for(self.channel.version, reason));
         self.put_due(turn);
         if self.paused == Some(Pause::Window) {
             self.go_on(turn, upper);
@@ -330,7 +330,7 @@ impl Connection {
         let Some(session) = &mut self.session else {
             return;
         };
-        while let Some((kind, packet_id, reason)) = session.incoming().next_due() {
+        while let Some((kind, packet_id, reason)) = session.incoming.next_due() {
             self.channel.put_ack(turn, kind, packet_id, reason);
         }
     }

@@ -270,7 +270,8 @@ impl Dispatcher {
         worker_events.extend(fanout.take_overflowed().into_iter().map(WorkerEvent::Overflow));
         let mut settling = self.settling.lock();
         let is_over = |known: &mut Settling| {
-            known.due <= now || fanout.parked(known.handle).is_none_or(|session| session.is_settled())
+            known.due <= now
+                || fanout.parked(known.handle).is_none_or(|session| session.incoming.is_settled())
         };
         worker_events.extend(settling.extract_if(.., is_over).map(|known| known.worker_events));
         let next = match fanout.take_changed() {

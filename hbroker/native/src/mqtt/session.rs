@@ -31,10 +31,10 @@ use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::distribution::message::{Alias, DeliveryOptions, Message, PacketFormat};
 use crate::mqtt::metrics;
 use crate::mqtt::settings::SessionSettings;
-use crate::mqtt::{Key, Turn, aliases};
+use crate::mqtt::{Turn, aliases};
 
 pub use incoming::Arrival;
-use incoming::Incoming;
+pub use incoming::Incoming;
 #[cfg(test)]
 pub use inherited::NO_MESSAGE;
 use outgoing::Outgoing;
@@ -77,8 +77,8 @@ pub struct Load {
 pub struct Session {
     settings: SessionSettings,
     outgoing: Outgoing,
-    incoming: Incoming,
-    access: Access,
+    pub incoming: Incoming,
+    pub access: Access,
 }
 
 impl Session {
@@ -102,17 +102,6 @@ impl Session {
         SessionState { outgoing: self.outgoing.export(), received: self.incoming.export() }
     }
 
-    /// Whether the network has answered every PUBLISH that it took. An export before that omits the
-    /// unanswered ones, and the next gateway would take the client's retransmission for a new message.
-    pub fn is_settled(&self) -> bool {
-        self.incoming.is_settled()
-    }
-
-    /// Sets the topics that the client may read and write from now on.
-    pub fn set_access(&mut self, access: Access) {
-        self.access = access;
-    }
-
     /// Sets the limits from now on.
     pub fn set_settings(&mut self, settings: SessionSettings) {
         self.settings = settings;
@@ -130,11 +119,6 @@ impl Session {
             return true;
         }
         self.outgoing.deliver(queued_message, &self.settings, counters)
-    }
-
-    /// The network's answer to a PUBLISH of a connection that has ended.
-    pub fn answer(&mut self, key: Key, reason: Reason) {
-        self.incoming.answer(key, reason);
     }
 
     /// When `handle_timeout` is due; `Micros::MAX`: never.
@@ -225,14 +209,6 @@ impl Session {
         self.outgoing.acknowledged(turn, channel, ack, packet_id, reason)?;
         self.outgoing.flush(turn, channel, &self.settings);
         Ok(())
-    }
-
-    pub(super) fn incoming(&mut self) -> &mut Incoming {
-        &mut self.incoming
-    }
-
-    pub(super) fn may_write(&mut self, topic: &str) -> bool {
-        self.access.may_write(topic)
     }
 
     /// The connection has ended.

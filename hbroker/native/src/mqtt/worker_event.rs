@@ -50,12 +50,8 @@ pub struct WorkerEventQueue {
 }
 
 impl WorkerEventQueue {
-    /// Sets the endpoint whose reader is signalled from now on. It can be set once.
+    /// Sets the endpoint whose reader is signalled, once, before there are clients.
     pub fn introduce(&self, endpoint_state: Arc<EndpointState>) {
-        let queue = self.queue.lock();
-        if !queue.is_empty() {
-            endpoint_state.output.light();
-        }
         let _ = self.endpoint_state.set(endpoint_state);
     }
 

@@ -76,7 +76,7 @@ impl ClientTurn<'_> {
             return self.disconnect(connections, id, &Reason::UNSPECIFIED.into());
         };
         session.set_settings(settings);
-        session.set_access(access.as_ref().map_or_else(Access::default, |(_, list)| list.access()));
+        session.access = access.as_ref().map_or_else(Access::default, |(_, list)| list.access());
         client.session = handle;
         client.marks = Marks { origin: if has_no_local { origin } else { 0 }, ack_queued };
         (client.access, client.origin) = (access.map(|(number, _)| number), origin);
@@ -147,7 +147,7 @@ impl ClientTurn<'_> {
                     });
                 });
             }
-            ItemContent::Answer(key, reason) => leaving.session.answer(key, reason),
+            ItemContent::Answer(key, reason) => leaving.session.incoming.answer(key, reason),
         }
     }
 
@@ -183,7 +183,7 @@ fn assign(connections: &mut Connections<Client>, id: ConnectionId, number: u32, 
     if let Some((_, client)) = connections.get(id)
         && let Some(session) = client.connection.session()
     {
-        session.set_access(list.access());
+        session.access = list.access();
         client.access = Some(number);
     }
 }

@@ -3,11 +3,11 @@
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::{Frame, kind, put_binary, put_varint, varint_len};
 use crate::mqtt::codec::packets::Version;
+use crate::mqtt::codec::properties::{Properties, USER_PROPERTY};
 use crate::mqtt::codec::reader::Reader;
 use crate::mqtt::codec::reason::Reason;
 
 const REASON_STRING: u8 = 0x1F;
-const USER_PROPERTY: u8 = 0x26;
 
 /// Parses an acknowledgement: the packet id and the reason code.
 ///
@@ -27,7 +27,7 @@ pub fn parse(version: Version, frame: &Frame<'_>) -> Checked<(u16, Reason)> {
     }
     let reason = Reason(body.byte()?);
     if !body.is_empty() {
-        check_properties(body.properties()?)?;
+        Properties::read(version, &mut body)?.only(&[REASON_STRING, USER_PROPERTY])?;
         body.end()?;
     }
     if is_allowed(frame.kind, reason) { Ok((packet_id, reason)) } else { Err(Reason::MALFORMED) }
@@ -90,23 +90,4 @@ pub fn is_allowed(kind: u8, reason: Reason) -> bool {
 
 fn expected_flags(kind: u8) -> u8 {
     if kind == kind::PUBREL { 0b0010 } else { 0 }
-}
-
-fn check_properties(mut properties: Reader<'_>) -> Checked<()> {
-    let mut has_text = false;
-    while !properties.is_empty() {
-        match properties.byte()? {
-            REASON_STRING if has_text => return Err(Reason::PROTOCOL_ERROR),
-            REASON_STRING => {
-                properties.text()?;
-                has_text = true;
-            }
-            USER_PROPERTY => {
-                properties.text()?;
-                properties.text()?;
-            }
-            _ => return Err(Reason::MALFORMED),
-        }
-    }
-    Ok(())
 }

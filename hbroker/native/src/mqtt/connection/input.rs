@@ -200,7 +200,7 @@ impl Connection {
             return Err(Reason::UNSPECIFIED);
         };
         if publish.qos > 0 {
-            match session.incoming().arrive(publish.qos, publish.packet_id) {
+            match session.incoming.arrive(publish.qos, publish.packet_id) {
                 Arrival::New => {}
                 Arrival::Awaited => return Ok(Flow::Next),
                 Arrival::Again => {
@@ -211,16 +211,16 @@ impl Connection {
             // MQTT 5 §3.3.4. Before MQTT 5 the client knows no receive maximum, so the connection pauses
             // instead.
             let most = usize::from(self.settings.receive_maximum);
-            if version == Version::V5 && session.incoming().open() >= most {
+            if version == Version::V5 && session.incoming.open() >= most {
                 return Err(Reason::RECEIVE_MAXIMUM_EXCEEDED);
             }
-            if version < Version::V5 && session.incoming().unanswered() >= most {
+            if version < Version::V5 && session.incoming.unanswered() >= most {
                 self.paused = Some(Pause::Window);
                 return Ok(Flow::Stay);
             }
         }
-        let key = (publish.qos > 0).then(|| session.incoming().next_key());
-        let taken = if session.may_write(publish.topic) {
+        let key = (publish.qos > 0).then(|| session.incoming.next_key());
+        let taken = if session.access.may_write(publish.topic) {
             upper.publish(&publish, key)
         } else {
             Taken::Refused(Reason::NOT_AUTHORIZED)
@@ -260,8 +260,8 @@ impl Connection {
             return Ok(Flow::Next);
         }
         let key = self.session.as_mut().map(|session| {
-            let key = session.incoming().next_key();
-            session.incoming().take(qos, packet_id, None);
+            let key = session.incoming.next_key();
+            session.incoming.take(qos, packet_id, None);
             key
         });
         if let (Some(key), Some(reason)) = (key, outcome) {
@@ -277,7 +277,7 @@ impl Connection {
         };
         if frame.kind == kind::PUBREL {
             // MQTT 5 §4.3.3. Before MQTT 5, PUBCOMP has no reason code and is always the answer.
-            let reason = session.incoming().release(packet_id);
+            let reason = session.incoming.release(packet_id);
             self.channel.put_ack(turn, kind::PUBCOMP, packet_id, reason);
         } else {
             session.acknowledged(turn, &mut self.channel, frame.kind, packet_id, reason)?;

@@ -527,7 +527,7 @@ impl Fanout {
                 }
                 ItemContent::Answer(key, reason) => {
                     self.changed = true;
-                    session.answer(key, reason);
+                    session.incoming.answer(key, reason);
                 }
             },
         }

@@ -57,7 +57,8 @@ pub struct Connection {
     pub(super) source: SocketAddr,
     listener: u32,
     permit: ConnectionPermit,
-    plain: Output,
+    /// What the protocol writes.
+    pub(super) plain: Output,
     wire: Output,
     phase: Phase,
     flags: Flags,
@@ -147,12 +148,6 @@ impl Connection {
         (self.blocked_since < Micros::MAX).then_some(self.blocked_since)
     }
 
-    /// The output that the protocol writes to. The protocol calls
-    /// [`Connections::write`](super::connections::Connections::write).
-    pub(super) fn output(&mut self) -> &mut Output {
-        &mut self.plain
-    }
-
     pub(super) fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
@@ -180,7 +175,8 @@ impl Connection {
         self.mark_ready()
     }
 
-    fn mark_ready(&mut self) -> bool {
+    /// Marks the connection to be read again; true: it must be read, and was not marked before.
+    pub(super) fn mark_ready(&mut self) -> bool {
         self.flags.readable && !self.is_held() && !std::mem::replace(&mut self.flags.ready, true)
     }
 
@@ -219,11 +215,6 @@ impl Connection {
     /// Whether a layer has bytes to send.
     pub(super) fn owes_answers(&self) -> bool {
         !self.transport.is_plain() && !self.wire.is_done()
-    }
-
-    /// Marks the connection to be read again; true: it must be read, and was not marked before.
-    pub(super) fn is_still_ready(&mut self) -> bool {
-        self.mark_ready()
     }
 
     /// Decodes received bytes by the layers, and appends the result to `plain`. True: the peer closed.

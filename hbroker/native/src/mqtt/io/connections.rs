@@ -82,7 +82,7 @@ impl<C> Connections<C> {
         if entry.connection.mark_dirty() {
             self.dirty.push(id);
         }
-        Some((conversation, entry.connection.output()))
+        Some((conversation, &mut entry.connection.plain))
     }
 
     /// Sets the deadline of `handle_timeout`, in place of the last one. `None`: never.
@@ -130,7 +130,8 @@ impl<C> Connections<C> {
     /// The open connections.
     pub fn ids(&self) -> Vec<ConnectionId> {
         let open = self.entries.iter().filter(|(_, entry)| entry.conversation.is_some());
-        open.map(|(slot, entry)| self.id_of(slot, entry)).collect()
+        open.map(|(slot, entry)| ConnectionId::new(self.worker, entry.connection.generation, slot as u32))
+            .collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -201,10 +202,6 @@ impl<C> Connections<C> {
     /// The next connection whose deadline has passed.
     pub(super) fn pop_due(&mut self, now: Micros) -> Option<ConnectionId> {
         self.timers.pop(now, &mut self.entries)
-    }
-
-    fn id_of(&self, slot: usize, entry: &Entry<C>) -> ConnectionId {
-        ConnectionId::new(self.worker, entry.connection.generation, slot as u32)
     }
 }
 

@@ -186,7 +186,7 @@ impl<P: Protocol> Worker<P> {
         };
         if entry.connection.is_dead() {
             self.remove(id);
-        } else if entry.connection.is_still_ready() {
+        } else if entry.connection.mark_ready() {
             self.connections.ready.push(id);
         }
     }
@@ -284,7 +284,7 @@ impl<P: Protocol> Worker<P> {
                 Flushed::Sent => {}
                 Flushed::Drained => {
                     self.drained.push(id);
-                    if entry.connection.is_still_ready() {
+                    if entry.connection.mark_ready() {
                         self.connections.ready.push(id);
                     }
                 }

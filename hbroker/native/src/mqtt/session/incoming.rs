@@ -181,7 +181,8 @@ impl Incoming {
         self.once.len() + self.exact.len()
     }
 
-    /// Whether the network has answered all messages.
+    /// Whether the network has answered every PUBLISH that it took. An export before that omits the unanswered
+    /// ones, and the next gateway would take the client's retransmission for a new message.
     pub fn is_settled(&self) -> bool {
         self.unanswered() == 0 && self.received.values().all(|received| received.stage == Stage::Had)
     }

@@ -395,7 +395,7 @@ fn topics_that_it_may_not_read_are_dropped() {
         filter: "open/#".to_owned(),
     };
     let mut session = Session::default();
-    session.set_access(crate::mqtt::access::rules::AccessList::new(vec![rule], 3).access());
+    session.access = crate::mqtt::access::rules::AccessList::new(vec![rule], 3).access();
     let mut bench = Bench::open_with(Version::V311, ListenerSettings::default(), session, &[]);
     bench.deliver(Message::plain(1, "open/x", b"", 1), 1);
     bench.deliver(Message::plain(2, "shut/x", b"", 1), 1);

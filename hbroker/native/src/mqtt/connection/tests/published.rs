@@ -92,7 +92,7 @@ fn topics_that_it_may_not_write_never_reach_the_network() {
     let rule = |allow, filter: &str| Rule { allow, read: true, write: true, filter: filter.to_owned() };
     let list = AccessList::new(vec![rule(true, "mine/c/#")], 1);
     let mut session = Session::default();
-    session.set_access(list.access());
+    session.access = list.access();
     let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), session, &[]);
     for (topic, is_taken) in
         [("mine/c/x", true), ("mine/d/x", false), ("$SYS/x", false), ("$share/g/t", false)]

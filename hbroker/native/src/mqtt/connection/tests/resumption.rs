@@ -127,9 +127,9 @@ fn a_message_of_qos_2_that_comes_again_is_delivered_once() {
                 bench.answer(key.0, Reason::SUCCESS);
             }
             let mut session = bench.part();
-            assert_eq!(session.is_settled(), answered == 0);
+            assert_eq!(session.incoming.is_settled(), answered == 0);
             if answered == 1 {
-                session.answer(key, Reason::SUCCESS);
+                session.incoming.answer(key, Reason::SUCCESS);
             }
             let (mut bench, packets) = back(version, session, &[]);
             assert!(packets.is_empty(), "PUBREC answers PUBLISH alone");
@@ -142,7 +142,7 @@ fn a_message_of_qos_2_that_comes_again_is_delivered_once() {
             bench.feed(&ack(kind::PUBREL, 7));
             assert_eq!(bench.take(), [ack(kind::PUBCOMP, 7)]);
             assert!(bench.upper.published.is_empty());
-            assert!(bench.part().is_settled());
+            assert!(bench.part().incoming.is_settled());
         }
     }
 }
@@ -152,7 +152,7 @@ fn a_message_that_failed_while_the_client_was_away_is_taken_again() {
     let mut bench = Bench::open(Version::V5);
     bench.feed(&publish(Version::V5, 4, "t", 7, &[], b"x"));
     let mut session = bench.part();
-    session.answer(Key(1), Reason::UNSPECIFIED);
+    session.incoming.answer(Key(1), Reason::UNSPECIFIED);
     let (mut bench, _) = back(Version::V5, session, &[]);
     bench.feed(&publish(Version::V5, 12, "t", 7, &[], b"x"));
     assert_eq!(bench.upper.published.len(), 1);
