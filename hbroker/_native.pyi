@@ -799,113 +799,6 @@ class ListenerSettings:
     ) -> ListenerSettings: ...
 
 @final
-class WillMessage:
-    """The will of a CONNECT (§3.1.3). `delay_s`: 0 before version 5."""
-
-    topic: str
-    payload: bytes
-    qos: int
-    retain: bool
-    delay_s: int
-    expiry_s: int | None
-    content_type: str
-    payload_format: int | None
-    response_topic: str
-    correlation_data: bytes
-    user_properties: tuple[tuple[str, str], ...]
-
-@final
-class ConnectEvent:
-    """A valid CONNECT. An absent property has the default that MQTT defines. Answer with `accept`, `refuse`
-    or `auth`.
-
-    - `listener`: the number of `open_listener`. `peer`: behind a load balancer, the address in the PROXY
-      header.
-    - `version`: 3 (MQTT 3.1), 4 (3.1.1) or 5.
-    - `certificate_name`: the common name of the client's certificate; empty: it has none.
-    - `session_expiry_s`: 0 before version 5.
-    """
-
-    connection: int
-    listener: int
-    peer: _Address
-    version: int
-    is_bridge: bool
-    client_id: str
-    clean_start: bool
-    certificate_name: str
-    username: str | None
-    password: bytes | None
-    keep_alive_s: int
-    will: WillMessage | None
-    session_expiry_s: int
-    wants_problem_information: bool
-    auth_method: str | None
-    auth_data: bytes
-
-@final
-class SubscribeOptions:
-    """The subscription options (§3.8.3.1). `retain_handling`: 0 send retained messages, 1 send if new, 2 do
-    not."""
-
-    qos: int
-    no_local: bool
-    retain_as_published: bool
-    retain_handling: int
-
-@final
-class SubscribeEvent:
-    """A SUBSCRIBE. Answer with `suback`. `identifier`: 0 if it has none."""
-
-    connection: int
-    packet_id: int
-    filters: tuple[tuple[str, SubscribeOptions], ...]
-    identifier: int
-
-@final
-class UnsubscribeEvent:
-    """An UNSUBSCRIBE. Answer with `unsuback`."""
-
-    connection: int
-    packet_id: int
-    filters: tuple[str, ...]
-
-@final
-class AuthEvent:
-    """An AUTH (§3.15), before or after `accept`."""
-
-    connection: int
-    reason: int
-    method: str
-    data: bytes
-
-@final
-class ClosedEvent:
-    """A connection with a ConnectEvent has ended. This is its last event.
-
-    If it was accepted, its session has no connection any more, and the network has answered its messages (or
-    has not within 2 s).
-
-    - `cause`: "disconnect", "closed", "keep_alive", "protocol_error", "too_large" or "server".
-    - `reason`: the reason code of the client's DISCONNECT. `session_expiry_s`: as DISCONNECT changed it.
-    """
-
-    connection: int
-    cause: str
-    reason: int | None
-    session_expiry_s: int | None
-
-@final
-class SessionOverflowEvent:
-    """The queue of a session without a connection overflowed, and by its policy the session is to end."""
-
-    session: int
-
-_MqttEvent: TypeAlias = (
-    ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent | SessionOverflowEvent
-)
-
-@final
 class InFlight:
     """A message of QoS 1 or 2 that a client has not acknowledged finally, with its packet id.
 
@@ -1024,8 +917,10 @@ class Gateway(ClientPool):
         """Changes the settings for new connections. Open connections keep theirs."""
 
     # Connections
-    def poll_mqtt(self, limit: int = 1024) -> list[_MqttEvent]:
-        """The events of MQTT clients. While there are any, `fileno` is readable and `wait` returns."""
+    def poll_mqtt(self, limit: int = 1024) -> list[tuple[str, dict[str, Any]]]:
+        """The events of MQTT clients, each as the name of a class of `hbroker.gateway.native_api` and its fields
+        (a will as its fields, the options of a filter as a tuple). While there are any, `fileno` is readable and
+        `wait` returns."""
     def accept(self, connection: int, accept: Any) -> None:
         """Sends CONNACK with success. `accept` has the attributes of `hbroker.gateway.native_api.Accept`. Its
         session must have no connection."""

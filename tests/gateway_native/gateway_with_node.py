@@ -14,19 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hbroker._native import (
+from hbroker._native import Config, Endpoint, Gateway, LinkUpEvent, ListenerSettings, PublishedEvent
+from hbroker.gateway.native_api import (
     AuthEvent,
     ClosedEvent,
-    Config,
     ConnectEvent,
-    Endpoint,
-    Gateway,
-    LinkUpEvent,
-    ListenerSettings,
-    PublishedEvent,
+    MqttEvent,
     SubscribeEvent,
     UnsubscribeEvent,
 )
+from hbroker.runtime.gateway.native_gateway import mqtt_event
 from tests.waiting import until
 
 PATIENCE_S = 30.0
@@ -130,10 +127,10 @@ class GatewayWithNode:
             for pool_client, message in self.gateway.poll_pool_messages():
                 self.own.append(message.topic)
                 self.gateway.handled([(pool_client, message.copy_id)])
-            for event in self.gateway.poll_mqtt():
-                self.decide(event)
+            for kind, fields in self.gateway.poll_mqtt():
+                self.decide(mqtt_event(kind, fields))
 
-    def decide(self, event: object) -> None:
+    def decide(self, event: MqttEvent) -> None:
         match event:
             case ConnectEvent():
                 self.connects.append(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbroker._native import ConnectEvent
+from hbroker.gateway.native_api import ConnectEvent
 from tests.gateway_native.gateway_with_node import Accept, Rule, gateway_up
 from tests.gateway_native.wire import (
     CONNACK,

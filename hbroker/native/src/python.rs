@@ -122,14 +122,6 @@ fn add_gateway(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<gateway::Attempts>()?;
     module.add_class::<gateway::AttemptSource>()?;
     module.add_class::<gateway::ListenerSettings>()?;
-    module.add_class::<gateway::ConnectEvent>()?;
-    module.add_class::<gateway::WillMessage>()?;
-    module.add_class::<gateway::SubscribeEvent>()?;
-    module.add_class::<gateway::SubscribeOptions>()?;
-    module.add_class::<gateway::UnsubscribeEvent>()?;
-    module.add_class::<gateway::AuthEvent>()?;
-    module.add_class::<gateway::ClosedEvent>()?;
-    module.add_class::<gateway::SessionOverflowEvent>()?;
     module.add_class::<gateway::SessionState>()?;
     module.add_class::<gateway::InFlight>()?;
     module.add_class::<gateway::ConnectionStatus>()

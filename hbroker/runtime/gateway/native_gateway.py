@@ -4,9 +4,8 @@ bytes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 from hbroker import _native
 from hbroker._native import Config
@@ -25,9 +24,7 @@ from hbroker.gateway.native_api import (
 )
 from hbroker.protocol.packets import Address
 
-__all__ = ["NativeShell", "native_listeners"]
-
-OwnT = TypeVar("OwnT")
+__all__ = ["NativeShell", "mqtt_event", "native_listeners"]
 
 
 class NativeShell:
@@ -61,7 +58,7 @@ class NativeShell:
 
     def poll_mqtt(self, limit: int) -> list[MqttEvent]:
         """The next events of MQTT clients, at most `limit`."""
-        return [_EVENTS[type(event).__name__](event) for event in self.core.poll_mqtt(limit)]
+        return [mqtt_event(kind, fields) for kind, fields in self.core.poll_mqtt(limit)]
 
 
 def native_listeners(
@@ -111,32 +108,23 @@ def _read(file: str) -> bytes:
         ) from None
 
 
-def _copier(own: type[OwnT]) -> Callable[[Any], OwnT]:
-    """Makes objects of this class of native ones, which have the same attributes."""
-    names = [field.name for field in fields(cast(Any, own))]
-    return lambda native: own(*[getattr(native, name) for name in names])
+def mqtt_event(kind: str, fields: dict[str, Any]) -> MqttEvent:
+    """An event of the core as the decisions take it."""
+    if kind == "ConnectEvent" and fields["will"] is not None:
+        fields["will"] = WillMessage(**fields["will"])
+    elif kind == "SubscribeEvent":
+        fields["filters"] = tuple((name, SubscribeOptions(*options)) for name, options in fields["filters"])
+    return _EVENTS[kind](**fields)
 
 
-_copy_connect: Final = _copier(ConnectEvent)
-_copy_will: Final = _copier(WillMessage)
-_copy_options: Final = _copier(SubscribeOptions)
-
-
-def _connect(native: Any) -> ConnectEvent:
-    event = _copy_connect(native)
-    return event if event.will is None else replace(event, will=_copy_will(event.will))
-
-
-def _subscribe(native: Any) -> SubscribeEvent:
-    filters = tuple((filter, _copy_options(options)) for filter, options in native.filters)
-    return SubscribeEvent(native.connection, native.packet_id, filters, native.identifier)
-
-
-_EVENTS: Final[dict[str, Callable[[Any], MqttEvent]]] = {
-    "ConnectEvent": _connect,
-    "SubscribeEvent": _subscribe,
-    "UnsubscribeEvent": _copier(UnsubscribeEvent),
-    "AuthEvent": _copier(AuthEvent),
-    "ClosedEvent": _copier(ClosedEvent),
-    "SessionOverflowEvent": _copier(SessionOverflowEvent),
+_EVENTS: Final[dict[str, Callable[..., MqttEvent]]] = {
+    event.__name__: event
+    for event in (
+        ConnectEvent,
+        SubscribeEvent,
+        UnsubscribeEvent,
+        AuthEvent,
+        ClosedEvent,
+        SessionOverflowEvent,
+    )
 }

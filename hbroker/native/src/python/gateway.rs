@@ -22,14 +22,10 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 pub use self::attempts::{AttemptSource, Attempts};
-pub use self::events::{
-    AuthEvent, ClosedEvent, ConnectEvent, SessionOverflowEvent, SubscribeEvent, SubscribeOptions,
-    UnsubscribeEvent, WillMessage,
-};
 pub use self::state::{InFlight, SessionState};
 pub use crate::python::gateway::settings::ListenerSettings;
 
-use self::events::worker_event_out;
+use self::events::{EventOut, worker_event_out};
 use super::config::Config;
 use super::load::{Load, load_out};
 use super::{Address, NativeError, address_in, address_out, duration};
@@ -112,7 +108,7 @@ impl Gateway {
     // Connections
 
     #[pyo3(signature = (limit = 1024))]
-    fn poll_mqtt(&self, py: Python<'_>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
+    fn poll_mqtt<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Vec<EventOut<'py>>> {
         let events = py.detach(|| self.gateway.dispatcher.worker_events.take(limit));
         events.into_iter().map(|event| worker_event_out(py, event)).collect()
     }
