@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Worker;
 use crate::engine::Shared;
-use crate::engine::subscriber::unacknowledged::MessageId;
+use crate::engine::subscriber::inbox::MessageId;
 use crate::link_id::PoolClientId;
 
 /// A client pool on a thread with a socket.

@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Core;
 use crate::engine::handover::copied::Step;
-use crate::engine::handover::held_queues::{HeldQueues, add_queued};
-use crate::engine::handover::moving::Moving;
+use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
 use crate::topic::Region;
 use crate::wire::Transfers;
 

@@ -1,9 +1,7 @@
 //! A publisher: from `publish` to the owner's PUBACK (§5.3, §7).
 //!
 //! ```text
-//!     fast_path      a message on the same topic as the one before, with room on the link: sent at once
-//!       | (else)
-//!     sending        the verbs and events: publish, PUBACK, CREDIT, a new zone, the end of a link
+//!     sending        the verbs and events: publish, PUBACK, CREDIT, a new zone, the end of a link; the fast path
 //!       |-- outgoing       Publisher: which message waits, which is in flight, what is to be done next
 //!       |     `-- send_queue     the messages of one topic, in order
 //!       |-- pauses         topics that wait before they are sent again
@@ -11,7 +9,6 @@
 //!     refusals       at the owner: the chains that a refusal broke
 //! ```
 
-pub mod fast_path;
 pub mod outgoing;
 pub mod pauses;
 pub mod refusals;

@@ -8,11 +8,9 @@
 //!       |           |-- queue               the bounded queue
 //!       |           |-- progress            is the session stalled?
 //!       |           `-- counters            what became of its messages
-//!       |-- message             QueuedMessage, QueuedBatch: what a session gets
-//!       `-- copy_blocks         memory for short messages
+//!       `-- message             QueuedMessage, QueuedBatch: what a session gets; memory for short messages
 //! ```
 
-pub mod copy_blocks;
 pub mod counters;
 pub mod delivery_batches;
 pub mod message;

@@ -1,15 +1,15 @@
 //! The links and datagrams of one engine, and its interfaces to Python and to other workers.
 //!
 //! ```text
-//!     datagrams           a datagram in: header -> link -> packets
-//!       |-- outside_sessions    requests and answers outside of sessions; CHALLENGE (token_bucket limits them)
+//!     datagrams           a datagram in: header -> link -> packets; outside of sessions requests, answers and
+//!       |                     CHALLENGE (token_bucket limits them)
 //!       |-- links               the links: by session, by address, timers, idle links
 //!       |     |-- delivery_records    deliveries that wait for a PUBACK
 //!       |     `-- credit              what the peer takes before it acknowledges
-//!       |-- publish_batch       plain messages of `QoS` 0 that arrived together
+//!       |-- publish_batch       plain messages of `QoS` 0 that arrived together; those for other workers
 //!       `-----> crate::engine::{owner, subscriber, publisher}
 //!     outbound            packets out, handoffs to other workers
-//!     commands            verbs of Python in; event_queue: events for Python out (event)
+//!     commands            verbs of Python in; event: events for Python out
 //! ```
 
 pub mod commands;
@@ -17,9 +17,7 @@ pub mod credit;
 pub mod datagrams;
 pub mod delivery_records;
 pub mod event;
-pub mod event_queue;
 pub mod links;
 pub mod outbound;
-pub mod outside_sessions;
 pub mod publish_batch;
 pub mod token_bucket;

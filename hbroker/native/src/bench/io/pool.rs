@@ -5,10 +5,9 @@
 //! socket, because a process may have fewer sockets than a load has subscribers. Events for their controls go
 //! to Python, as in any client pool.
 
-use std::io;
-use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::{io, mem};
 
 use mio::{Registry, Token};
 use parking_lot::Mutex;
@@ -21,7 +20,7 @@ use crate::client_pool::messages::MessageSink;
 use crate::config::Config;
 use crate::endpoint::worker::{Step, Worker};
 use crate::engine::subscriber::batch::InboxItem;
-use crate::engine::subscriber::unacknowledged::MessageId;
+use crate::engine::subscriber::inbox::MessageId;
 use crate::link_id::PoolClientId;
 
 /// Which subscriber of the load each pool client is. Clones share one map.

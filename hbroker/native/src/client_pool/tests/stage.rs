@@ -12,7 +12,7 @@ use crate::core::Datagrams;
 use crate::engine::owner::subscriptions::Opened;
 use crate::engine::sessions::queue::Bounds;
 use crate::engine::subscriber::batch::InboxItem;
-use crate::engine::subscriber::unacknowledged::MessageId;
+use crate::engine::subscriber::inbox::MessageId;
 use crate::engine::tests::network::{GRANT, config};
 use crate::engine::transport::event::{Event, Message};
 use crate::link_id::LinkId;

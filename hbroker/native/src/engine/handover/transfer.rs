@@ -17,7 +17,7 @@
 
 use crate::Micros;
 use crate::engine::handover::copied::Step;
-use crate::engine::handover::moving::Moving;
+use crate::engine::handover::held_queues::Moving;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;

@@ -14,8 +14,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::Micros;
-use crate::engine::sessions::copy_blocks::CopyBlocks;
-use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage};
+use crate::engine::sessions::message::{CopyBlocks, MessageOrigin, QueuedBatch, QueuedMessage};
 use crate::engine::transport::delivery_records::{Span, Ticket};
 use crate::engine::transport::outbound::{ByWorker, Handoff, Outbound, Target, Targets};
 use crate::link_id::LinkId;

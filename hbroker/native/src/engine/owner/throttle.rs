@@ -1,18 +1,58 @@
-//! Backpressure (§7.7): a publisher is held back while a session that it publishes to is crowded (`holds`).
+//! Backpressure (§7.7): a publisher is held back while a session that it publishes to is crowded.
 //! All publishers are held back while too many bytes are queued in total.
 //!
 //! Only the queues of sessions that count as connected are counted. They shrink as the subscribers
 //! acknowledge, and a subscriber that does not acknowledge soon counts as offline. So publishers wait for a
 //! bounded time. The queues of offline sessions have bounds of their own, and hold nobody back.
+//!
+//! Connected sessions share their half of the memory for queues by hosts, as offline sessions share the other
+//! half (§7.8, ADR 30). A session is charged for what is queued for it and what is in flight to it. The charge is updated in
+//! steps, and exactly whenever the sessions are looked at, so that a message costs one comparison. The share
+//! of a session is what the share of its host leaves free (`shares`). How much of its share a session uses
+//! decides:
+//!
+//! | used | effect | until at most |
+//! |---|---|---|
+//! | more than a half | the window of messages in flight to it is small, so that further messages are queued | a half |
+//! | more than a half | its publishers are held back, as if half of its queue were used | a quarter |
+//! | all | it is *full*: its messages are refused before any subscriber has them, and their publishers are held back | a half |
+//!
+//! All workers of a node know which sessions are full, because each worker refuses messages that come over
+//! its own links. As a rule no session is full; then this costs nothing for a message.
+//!
+//! A session is *crowded* if it acknowledges messages, but its queue is half full or it uses more than half
+//! of its share. Its publishers are held back until at most a quarter is used, or until the
+//! session is stalled, is offline or has ended. A publisher is held back by its link, once for each crowded
+//! session that it publishes to. It may send again when none of them holds it.
+//!
+//! A publisher that publishes for many clients (`for_many`: the shared client of a gateway) is never sent
+//! credit 0, because that would stop all of its clients. Instead the home of its link refuses messages for
+//! the sessions that hold it, and takes all others. So a link is in one of three states:
+//!
+//! | a session holds the link | its peer publishes for many | messages over it at `QoS` 1 and 2 |
+//! |---|---|---|
+//! | no | yes or no | are taken |
+//! | yes | no | credit is 0; messages under way are taken, up to two windows |
+//! | yes | yes | a message for none of these sessions is taken; of the others a quarter of a window is taken, and the rest is refused |
+//!
+//! A refusal comes before any subscriber has the message, and breaks the chain of its topic (`refusals`), so
+//! no later message overtakes the refused one. The publisher pauses the topic, and probes with one message
+//! now and then (`pauses`).
+//!
+//! The home of a session knows which links the session holds; the home of a link knows which sessions hold
+//! it. Most often both are empty, and then cost nothing for a message.
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Micros;
 use crate::engine::sessions::table::LOOK;
-use crate::engine::transport::credit;
+use crate::engine::transport::credit::{self, Allowance};
 use crate::engine::transport::links::LinkSlot;
-use crate::engine::transport::outbound::Handoff;
+use crate::engine::transport::outbound::{Handoff, Outbound};
 use crate::engine::{Engine, Side};
-use crate::link_id::LinkId;
-use crate::wire;
+use crate::link_id::{LinkId, SessionKey};
+use crate::tables::match_set::{Overflow, Subscriber};
+use crate::wire::{self, PublishView};
 
 /// Whether all publishers are held back, and which of them have to be notified.
 #[derive(Default)]
@@ -148,5 +188,225 @@ impl Engine {
         } else if let Some(entry) = self.out.links.get_mut(link) {
             entry.is_held_back = is_held_back;
         }
+    }
+}
+
+/// The full sessions of all workers.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FullSessions {
+    sessions: FxHashSet<SessionKey>,
+}
+
+impl FullSessions {
+    /// Records that a session is full, or is full no more.
+    pub fn set(&mut self, session: SessionKey, is_full: bool) {
+        if is_full {
+            self.sessions.insert(session);
+        } else {
+            self.sessions.remove(&session);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub fn has(&self, session: SessionKey) -> bool {
+        !self.is_empty() && self.sessions.contains(&session)
+    }
+
+    /// The sessions that are full and must lose nothing (`QoS` 1 or 2, `Overflow::DropOldest`) among these
+    /// subscribers.
+    pub fn among(&self, subscribers: impl Iterator<Item = Subscriber>) -> impl Iterator<Item = SessionKey> {
+        let keeps =
+            |subscriber: &Subscriber| subscriber.qos > 0 && subscriber.overflow == Overflow::DropOldest;
+        let subscribers = (!self.is_empty()).then_some(subscribers).into_iter().flatten();
+        subscribers
+            .filter(move |subscriber| keeps(subscriber) && self.has(subscriber.session))
+            .map(|it| it.session)
+    }
+}
+
+impl Outbound {
+    /// Weighs a session if its charge has changed by a step, or if it uses more than half of its share.
+    pub(in crate::engine) fn weigh_if_changed(&mut self, key: SessionKey) {
+        if self.sessions.get(key).is_some_and(|session| session.is_capped || session.is_miscounted()) {
+            self.weigh(key);
+        }
+    }
+
+    /// Updates the charge of a session, which may have ended, and compares it with its share.
+    pub(in crate::engine) fn weigh(&mut self, key: SessionKey) {
+        self.sessions.count(key);
+        let session = self.sessions.get(key);
+        let is_half = session.is_some_and(|session| self.sessions.is_fuller_than(2, session));
+        let was_full = self.full.has(key);
+        let is_full = is_half
+            && session.is_some_and(|session| {
+                session.is_ready()
+                    && !session.is_bounded
+                    && (was_full || self.sessions.is_fuller_than(1, session))
+            });
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_capped = is_half;
+        }
+        if is_full != was_full {
+            self.full.set(key, is_full);
+            self.pending.full.push((key, is_full));
+        }
+    }
+
+    /// A message that came over a link was refused, because this session is full.
+    pub(in crate::engine) fn note_refused(&mut self, session: SessionKey, link: LinkId) {
+        let is_known = self.links.awake(link).is_none_or(|entry| entry.holders.contains_key(&session));
+        if session.worker() == link.worker() {
+            self.hold_back(session, link);
+        } else if !is_known {
+            self.handoffs.push_back((session.worker(), Handoff::Refused { session, link }));
+        }
+    }
+
+    /// A session of this worker holds a publisher's link back, while it is full.
+    pub(in crate::engine) fn hold_back(&mut self, session: SessionKey, link: LinkId) {
+        if self.full.has(session) && self.sessions.get(session).is_some() {
+            self.pending.holds.extend(self.holds.add(session, link));
+        }
+    }
+}
+
+impl Engine {
+    /// Reports to the other workers that a session is full, or is full no more.
+    pub(in crate::engine) fn tell_full(&mut self, session: SessionKey, is_full: bool) {
+        for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
+            self.out.handoffs.push_back((worker, Handoff::Full { session, is_full }));
+        }
+    }
+}
+
+/// A session begins to hold a publisher's link, or releases it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub session: SessionKey,
+    pub link: LinkId,
+    pub is_held: bool,
+}
+
+/// The crowded sessions of one worker, each with the links that it holds.
+#[derive(Debug, Default)]
+pub struct Holds {
+    by_session: FxHashMap<SessionKey, FxHashSet<LinkId>>,
+}
+
+impl Holds {
+    /// A crowded session gets a message over a link. Returns the `Hold` to carry out, if the session did not
+    /// hold this link before.
+    pub fn add(&mut self, session: SessionKey, link: LinkId) -> Option<Hold> {
+        let is_new = self.by_session.entry(session).or_default().insert(link);
+        is_new.then_some(Hold { session, link, is_held: true })
+    }
+
+    /// A session releases all links that it holds.
+    pub fn release(&mut self, session: SessionKey) -> impl Iterator<Item = Hold> + use<> {
+        let links = self.by_session.remove(&session).unwrap_or_default();
+        links.into_iter().map(move |link| Hold { session, link, is_held: false })
+    }
+
+    /// A link has ended.
+    fn forget(&mut self, link: LinkId) {
+        self.by_session.values_mut().for_each(|links| _ = links.remove(&link));
+    }
+
+    /// Whether no session is crowded.
+    pub fn is_empty(&self) -> bool {
+        self.by_session.is_empty()
+    }
+
+    /// The number of held links, each counted once for each session that holds it.
+    pub fn len(&self) -> usize {
+        self.by_session.values().map(FxHashSet::len).sum()
+    }
+}
+
+impl Engine {
+    /// Records which session holds a link of this worker, and updates the credit of the link's publisher.
+    pub(in crate::engine) fn hold(&mut self, now: Micros, hold: Hold) {
+        let Hold { session, link, is_held } = hold;
+        if link.worker() != self.worker {
+            return self.out.handoffs.push_back((link.worker(), Handoff::Hold(hold)));
+        }
+        if self.out.links.get(link).is_none() {
+            if is_held {
+                self.forget_holds(session.worker(), link);
+            }
+            return;
+        }
+        if let Some(entry) = self.out.links.get_mut(link) {
+            if is_held {
+                entry.holders.entry(session).or_insert_with(Allowance::of_many);
+            } else {
+                entry.holders.remove(&session);
+            }
+            self.out.links.touch(link);
+        }
+        self.update_credit(now, link);
+    }
+
+    /// Whether a message of a publisher for many is for a session that holds its link and that takes no more
+    /// of it.
+    pub(in crate::engine) fn is_held(
+        &mut self,
+        now: Micros,
+        link: LinkId,
+        publish: &PublishView<'_>,
+    ) -> bool {
+        let Self { side: Side::Node(forwarder), out, .. } = self else {
+            return false;
+        };
+        let Some(entry) = out.links.awake(link).filter(|entry| entry.holds_some()) else {
+            return false;
+        };
+        let mut sessions = forwarder.sessions_for(now, publish, entry.subscriber, out);
+        sessions.retain(|session| entry.holders.contains_key(session));
+        let bytes = publish.topic.len() + publish.payload.len();
+        !out.links.get_mut(link).is_none_or(|entry| entry.is_let_through(&sessions, bytes))
+    }
+
+    /// A link that sessions held has ended.
+    pub(in crate::engine) fn end_holds(&mut self, link: LinkId) {
+        (0..self.workers).for_each(|worker| self.forget_holds(worker, link));
+    }
+
+    /// The sessions of a worker forget a link.
+    pub(in crate::engine) fn forget_holds(&mut self, worker: u8, link: LinkId) {
+        if worker == self.worker {
+            self.out.holds.forget(link);
+        } else {
+            self.out.handoffs.push_back((worker, Handoff::LinkGone { link }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn each_link_is_held_once_by_a_session_and_let_go_once() {
+        let (one, other) = (SessionKey(1), SessionKey(2));
+        let mut holds = Holds::default();
+        assert!(holds.add(one, LinkId(7)).is_some_and(|hold| hold.is_held));
+        assert!(holds.add(one, LinkId(7)).is_none() && holds.add(one, LinkId(8)).is_some());
+        assert!(holds.add(other, LinkId(7)).is_some());
+        assert_eq!(holds.len(), 3);
+        let mut released: Vec<_> = holds.release(one).map(|hold| (hold.link, hold.is_held)).collect();
+        released.sort();
+        assert_eq!(released, [(LinkId(7), false), (LinkId(8), false)]);
+        assert_eq!(holds.release(one).count(), 0);
+        holds.forget(LinkId(7));
+        assert_eq!((holds.release(other).count(), holds.is_empty()), (0, true));
     }
 }

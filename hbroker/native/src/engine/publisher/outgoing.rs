@@ -9,7 +9,7 @@
 //!
 //! A refusal (NOT_RESPONSIBLE, HANDOVER, QUOTA_EXCEEDED) or the end of the link makes it wait again, under
 //! the same message id. Any other PUBACK of the owner ends it. A message expires while it waits, but not once
-//! it has been sent. Messages that are sent together (`fast_path`, `take_batch`) are one [`Fragment`] with
+//! it has been sent. Messages that are sent together (the fast path, `take_batch`) are one [`Fragment`] with
 //! one ticket until they are acknowledged. Each may be refused separately, and then waits again by itself.
 //!
 //! Messages of one topic keep their order throughout: they wait in the order of their sequence numbers, no
@@ -26,7 +26,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::Micros;
 use crate::engine::fragmentation::fragments::{Fragment, Fragments, Outgoing};
 use crate::engine::publisher::send_queue::{SendQueue, SendQueues, Taken, Turn};
-use crate::engine::sessions::copy_blocks::CopyBlocks;
+use crate::engine::sessions::message::CopyBlocks;
 use crate::engine::transport::credit::Room;
 use crate::engine::transport::delivery_records::{Positions, Ticket};
 use crate::keyed_hash::KeyedHash;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashSet;
 
-use crate::engine::subscriber::unacknowledged::MessageId;
+use crate::engine::subscriber::inbox::MessageId;
 use crate::keyed_hash::KeyedHash;
 
 /// How many messages are remembered, each for one listener.

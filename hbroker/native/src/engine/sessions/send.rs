@@ -8,7 +8,7 @@ use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::metrics::load::MessageMetrics;
-use crate::engine::owner::holds::Hold;
+use crate::engine::owner::throttle::Hold;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::{Bounds, Excess, MessageList};
 use crate::engine::sessions::session::{Left, Session, Waiting};

@@ -16,7 +16,7 @@ mod copying;
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::handover::copied::Copied;
-use crate::engine::handover::moving::Moving;
+use crate::engine::handover::held_queues::Moving;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::counters::SessionCounters;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};

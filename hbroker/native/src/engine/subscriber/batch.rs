@@ -9,7 +9,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::engine::fragmentation::reassembly::Receipt;
-use crate::engine::subscriber::unacknowledged::Deliveries;
+use crate::engine::subscriber::inbox::Deliveries;
 use crate::engine::transport::event::Message;
 use crate::engine::transport::publish_batch::PublishBatch;
 use crate::link_id::LinkId;

@@ -6,12 +6,11 @@ use std::net::SocketAddr;
 
 use crate::Micros;
 use crate::config::Config;
-use crate::engine::publisher::fast_path::CachedRoute;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
+use crate::engine::publisher::sending::CachedRoute;
 use crate::engine::subscriber::batch::InboxItem;
-use crate::engine::subscriber::inbox::{Inbox, Taken};
-use crate::engine::subscriber::unacknowledged::{Deliveries, MessageId};
+use crate::engine::subscriber::inbox::{Deliveries, Inbox, MessageId, Taken};
 use crate::engine::transport::event::Message;
 use crate::engine::{Client, Engine, HOUSEKEEPING, Side};
 use crate::keyed_hash::KeyedHash;

@@ -2,7 +2,7 @@
 //!
 //! A message waits here until the application reads it, and is acknowledged to its owner only then (§7.3), so
 //! that a message that the application never took over is retransmitted. The same holds for a duplicate that
-//! arrives meanwhile (`unacknowledged`). The inbox is bounded in bytes. While it is full (`is_full`),
+//! arrives meanwhile ([`Unacknowledged`]). The inbox is bounded in bytes. While it is full (`is_full`),
 //! messages of `QoS` 0 are dropped and counted. The engine leaves the others unacknowledged, so that their
 //! owner keeps them.
 //!
@@ -15,7 +15,7 @@
 //! another message.
 //!
 //! A message that was sent for a shared subscription is for the listeners of that one alone. Any other
-//! message is for the listeners that are not shared (§6.5).
+//! message is for all listeners whose filters match its topic and that are not shared (§6.5).
 //!
 //! A retained message is for the listener in whose name it was requested, and for no listener if that one is
 //! gone. It is for all matching listeners if it was requested in no name, or by a listener of an earlier run,
@@ -25,7 +25,7 @@
 //! A message that has expired on the way is delivered all the same. Its owner has to stop expired messages,
 //! and the clock here may differ.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 
 use bytes::Bytes;
@@ -36,16 +36,15 @@ use crate::config::Config;
 use crate::engine::fragmentation::reassembly::{Added, Limits, Reassembler, Receipt, ReceivedFragment};
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::retained::delivered::DeliveredRetained;
-use crate::engine::sessions::copy_blocks::CopyBlocks;
+use crate::engine::sessions::message::CopyBlocks;
 use crate::engine::subscriber::batch::{InboxItem, ReceivedBatch};
-use crate::engine::subscriber::listeners::Listeners;
-use crate::engine::subscriber::unacknowledged::{Deliveries, MessageId, Unacknowledged};
 use crate::engine::subscriber::unclaimed::Unclaimed;
 use crate::engine::transport::event::Message;
 use crate::engine::transport::publish_batch::PublishBatch;
 use crate::keyed_hash::KeyedHash;
-use crate::link_id::LinkId;
-use crate::tables::match_set::Subscriber;
+use crate::link_id::{LinkId, SessionKey};
+use crate::tables::match_set::{MatchSet, Subscriber};
+use crate::tables::trie::SubscriptionTrie;
 use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{Body, FragmentView, MeantFor, PacketView, PublishView};
 
@@ -482,4 +481,167 @@ fn is_retained(meant_for: Option<MeantFor>) -> bool {
 /// Each as a range of its own.
 fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deliveries> {
     receipts.into_iter().map(Deliveries::from)
+}
+
+/// A client's listeners: which part of its application wants which messages. Small without a listener, because most clients of a pool are idle or only publish.
+pub struct Listeners {
+    seed: u64,
+    known: Option<Box<Known>>,
+}
+
+struct Known {
+    filters: SubscriptionTrie,
+    /// The lowest and the highest id that a listener of this run has had.
+    ids: (u64, u64),
+    matches: MatchSet,
+    /// The topic whose matches these are; empty: none. Consecutive messages often have one topic.
+    matched: String,
+}
+
+impl Listeners {
+    /// Without listeners. `seed` is random and secret.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, known: None }
+    }
+
+    /// `group`: of a shared subscription; empty: it is not shared.
+    pub fn add(&mut self, listener: Subscriber, group: &str, filter: &str) {
+        let SessionKey(id) = listener.session;
+        let known = self.known.get_or_insert_with(|| {
+            Box::new(Known {
+                filters: SubscriptionTrie::new(self.seed),
+                ids: (id, id),
+                matches: MatchSet::default(),
+                matched: String::new(),
+            })
+        });
+        known.filters.insert(filter, group, listener);
+        known.ids = (known.ids.0.min(id), known.ids.1.max(id));
+        known.matched.clear();
+    }
+
+    pub fn remove(&mut self, listener: u64) {
+        if let Some(known) = &mut self.known {
+            known.filters.remove_session(SessionKey(listener));
+            known.matched.clear();
+        }
+    }
+
+    /// Looks the listeners up that match a topic. Returns those that are not shared.
+    pub fn find(&mut self, topic: &str) -> &[Subscriber] {
+        if let Some(known) = &mut self.known
+            && (topic.is_empty() || known.matched != topic)
+        {
+            known.filters.collect_matches(topic, &mut known.matches);
+            known.matched.clear();
+            known.matched.push_str(topic);
+        }
+        self.found()
+    }
+
+    /// Of the listeners that matched the topic of the last look-up, those that get a message.
+    pub fn wanting(&self, meant_for: Option<MeantFor>) -> impl Iterator<Item = &Subscriber> {
+        let shared = match meant_for {
+            Some(MeantFor::Shared(id)) => Some(id),
+            _ => None,
+        };
+        let requesting_listener = self.requesting_listener(meant_for);
+        let is_meant = move |listener: &&Subscriber| {
+            requesting_listener.is_none_or(|requesting_listener| listener.session.0 == requesting_listener)
+        };
+        let plain = if shared.is_none() { self.found() } else { &[] };
+        let members = shared.zip(self.known.as_deref());
+        let members = members.into_iter().flat_map(|(id, known)| known.matches.groups().members_of(id));
+        plain.iter().filter(is_meant).chain(members)
+    }
+
+    /// The listener of this run that requested a retained message, whether or not it still exists.
+    pub fn requesting_listener(&self, meant_for: Option<MeantFor>) -> Option<u64> {
+        let (lowest, highest) = self.known.as_ref()?.ids;
+        meant_for?.retained_for().filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
+    }
+
+    fn found(&self) -> &[Subscriber] {
+        self.known.as_ref().map_or(&[], |known| known.matches.subscribers())
+    }
+}
+
+/// A message's publisher and sequence number.
+pub type MessageId = (u64, u64);
+
+/// Consecutive deliveries of a link, to be acknowledged together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deliveries {
+    pub link: LinkId,
+    pub first: u64,
+    pub last: u64,
+}
+
+impl From<Receipt> for Deliveries {
+    fn from((link, delivery): Receipt) -> Self {
+        Self { link, first: delivery, last: delivery }
+    }
+}
+
+/// Most messages have one.
+type Receipts = SmallVec<[Receipt; 1]>;
+
+/// Received messages that the application has not handled yet, with the deliveries to acknowledge once it has
+/// (§7.3). They are found by their ids. A duplicate that arrives meanwhile over another link is acknowledged
+/// together with the first, and not before: an application that is killed in between must get the message
+/// again.
+pub struct Unacknowledged {
+    receipts: HashMap<MessageId, Receipts, KeyedHash>,
+}
+
+impl Unacknowledged {
+    pub fn new(hasher: KeyedHash) -> Self {
+        Self { receipts: HashMap::with_hasher(hasher) }
+    }
+
+    /// A message is for the application, which has to handle it before this delivery is acknowledged.
+    pub fn hold(&mut self, id: MessageId, receipt: Receipt) {
+        self.receipts.entry(id).or_default().push(receipt);
+    }
+
+    /// A message is received again. False: it is not waiting here.
+    pub fn hold_again(&mut self, id: MessageId, receipt: Receipt) -> bool {
+        self.receipts.get_mut(&id).is_some_and(|receipts| {
+            receipts.push(receipt);
+            true
+        })
+    }
+
+    /// The application has handled a message. Returns the deliveries to acknowledge.
+    pub fn take(&mut self, id: MessageId) -> Receipts {
+        self.receipts.remove(&id).unwrap_or_default()
+    }
+
+    /// Forgets the receipts of a link that has ended: its deliveries are retransmitted under other numbers.
+    pub fn forget_link(&mut self, link: LinkId) {
+        for receipts in self.receipts.values_mut() {
+            receipts.retain(|(from, _)| *from != link);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const LINK: LinkId = LinkId(1);
+    const OTHER: LinkId = LinkId(2);
+
+    #[test]
+    fn every_delivery_of_a_message_is_acknowledged_when_it_is_handled() {
+        let mut unacknowledged = Unacknowledged::new(KeyedHash::new(1));
+        assert!(!unacknowledged.hold_again((7, 1), (LINK, 3)));
+        unacknowledged.hold((7, 1), (LINK, 3));
+        unacknowledged.hold((7, 2), (LINK, 4));
+        assert!(unacknowledged.hold_again((7, 1), (OTHER, 1)));
+        assert_eq!(unacknowledged.take((7, 1)).as_slice(), [(LINK, 3), (OTHER, 1)]);
+        assert!(unacknowledged.take((7, 1)).is_empty());
+        unacknowledged.forget_link(LINK);
+        assert!(unacknowledged.hold_again((7, 2), (OTHER, 2)), "the application still has it");
+        assert_eq!(unacknowledged.take((7, 2)).as_slice(), [(OTHER, 2)]);
+    }
 }

@@ -1,9 +1,9 @@
 //! Messages of `QoS` 0 whose subscriber is another worker's.
 
 use super::network::{MILLISECOND, Network, SECOND, message};
-use crate::engine::owner::worker_copies::MOST_BYTES;
 use crate::engine::tests::two_workers::Apart;
 use crate::engine::transport::outbound::Handoff;
+use crate::engine::transport::publish_batch::MOST_BYTES;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 

@@ -4,10 +4,10 @@ use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::Micros;
-use crate::engine::owner::worker_copies::MOST_BYTES;
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::tests::two_workers::Apart;
 use crate::engine::transport::event::Message;
+use crate::engine::transport::publish_batch::MOST_BYTES;
 use crate::wire::{self, HeaderOut, PublishOut};
 
 /// What a subscriber knows of a message.

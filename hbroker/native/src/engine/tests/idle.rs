@@ -2,8 +2,7 @@
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::engine::sessions::session::Session;
-use crate::engine::transport::event::Event;
-use crate::engine::transport::event_queue::Flow;
+use crate::engine::transport::event::{Event, Flow};
 use crate::engine::transport::links::LinkSlot;
 
 fn awake(network: &Network, node: usize) -> usize {

@@ -1,13 +1,36 @@
 //! What an engine reports to Python: events that need a decision, and messages for the application.
+//!
+//! Python decides more slowly than a link delivers. So that a flood from one source does not delay the
+//! others, events wait in several queues: one for each session, one for each address from which requests
+//! outside of sessions come, and the engine's own. The queues are served round robin, one event each, as a
+//! fair queue in a router is. Within a queue the order is kept. The sessions of a node's children have queues
+//! as well, and the links to its parents use the engine's own queue.
+//!
+//! A round over all queues is long if a flood comes from many sessions or addresses. So a queue has one of
+//! three *classes* (`Class`), and the classes are served round robin before the queues are. Leases and
+//! handovers of nodes wait only for other nodes, joins and operators' orders only for others of their kind,
+//! whatever clients send.
+//!
+//! The bound of a queue depends on the room that is left for all: it may hold no more than a part of it
+//! (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). A single flood may be large; many at once
+//! leave room for others. A session may always have one event waiting, and the sessions leave a part of all
+//! room to requests from outside. If a session's queue has no room for a packet, the packet is not
+//! acknowledged, so that the link slows down. A packet from outside of sessions is dropped (§3.3).
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
-use crate::engine::subscriber::unacknowledged::MessageId;
+use crate::engine::subscriber::inbox::MessageId;
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::LinkId;
+use crate::prefix::Prefix;
+use crate::shrink::shrink;
 use crate::wire::{Body, MeantFor, PacketView, PublishView};
 
 /// Why a link has ended.
@@ -166,5 +189,248 @@ impl Event {
             Self::Published { topic, .. } => topic.len(),
         };
         size_of::<Self>() + variable
+    }
+}
+
+/// How many bytes events may use before the queues are full, however few events there are.
+pub const MOST_EVENT_BYTES: usize = 64 << 20;
+/// A queue holds at most one part in `SHARE` of the room that is left. Sessions leave one part in `SHARE` of
+/// all room to others.
+const SHARE: usize = 8;
+/// How many orders and joins from outside of sessions may wait, in total and from one host. No other flood
+/// takes their room.
+const MOST_ORDERS: usize = 1_024;
+const ORDERS_EACH: usize = 16;
+/// How many bytes Python takes at once, without the last event: it holds each event twice, as bytes and
+/// parsed.
+const TAKEN_BYTES: usize = 1 << 20;
+
+/// The queue that an event waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flow {
+    /// This engine's own: events about its messages, and packets over links that it opened. It may use all
+    /// room that is left.
+    Own,
+    Session(u64),
+    Outside(Prefix),
+    /// JOIN and ORDER from outside of sessions: no flood of other requests from the same host takes their
+    /// room.
+    Order(Prefix),
+}
+
+/// The class of a queue: the classes are served round robin, one event each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// This engine's own queue, and the sessions of the node's children (§5.1).
+    Nodes,
+    /// Requests to join, and orders (§5.7).
+    Requests,
+    /// All others.
+    Clients,
+}
+
+impl Class {
+    const COUNT: usize = 3;
+}
+
+/// Queues of events, bounded in number and in bytes. Events about links and sessions are always taken,
+/// because their number is bounded by that of links and sessions.
+pub struct Events {
+    limit: usize,
+    own: Waiting,
+    others: HashMap<Flow, Waiting, KeyedHash>,
+    /// The queues of each class that have events, the next one first, each at most once (`Waiting::lines`). A
+    /// queue that has another class by then, or is empty, is skipped.
+    turns: [VecDeque<Flow>; Class::COUNT],
+    /// The next class to be served.
+    next: usize,
+    /// The sessions of the node's children.
+    children: HashSet<u64, KeyedHash>,
+    /// How many orders wait.
+    orders: usize,
+    count: usize,
+    bytes: usize,
+}
+
+struct Waiting {
+    events: VecDeque<Event>,
+    bytes: usize,
+    class: Class,
+    /// The classes in whose lists it is.
+    lines: [bool; Class::COUNT],
+}
+
+impl Events {
+    /// Without events; bounded to about `limit`. `seed` is random and secret.
+    pub fn new(limit: usize, seed: u64) -> Self {
+        Self {
+            limit,
+            own: Waiting::new(Class::Nodes),
+            others: HashMap::with_hasher(KeyedHash::new(seed)),
+            turns: Default::default(),
+            next: 0,
+            children: HashSet::with_hasher(KeyedHash::new(seed)),
+            orders: 0,
+            count: 0,
+            bytes: 0,
+        }
+    }
+
+    /// From now on the events of this session, a child's, wait only for those of nodes.
+    pub fn prefer(&mut self, session: u64) {
+        self.children.insert(session);
+    }
+
+    /// The session's link has ended: its next packets count as a client's until the node calls `prefer`
+    /// again.
+    pub fn unprefer(&mut self, session: u64) {
+        self.children.remove(&session);
+    }
+
+    /// Appends an event to its queue, or merges it into the last event there.
+    pub fn push(&mut self, flow: Flow, event: Event) {
+        let class = match flow {
+            Flow::Own => Class::Nodes,
+            Flow::Session(session) if self.children.contains(&session) => Class::Nodes,
+            Flow::Order(_) => Class::Requests,
+            Flow::Session(_) | Flow::Outside(_) => Class::Clients,
+        };
+        self.push_as(class, flow, event);
+    }
+
+    /// As `push` for a JOIN, or a packet that proves one (§5.5), through which a session may become a
+    /// child's.
+    pub fn push_join(&mut self, flow: Flow, event: Event) {
+        let is_child = matches!(flow, Flow::Session(session) if self.children.contains(&session));
+        self.push_as(if is_child { Class::Nodes } else { Class::Requests }, flow, event);
+    }
+
+    /// If the class is better than that of the queue, the whole queue gets it, so that the order is kept.
+    fn push_as(&mut self, class: Class, flow: Flow, event: Event) {
+        let waiting = match flow {
+            Flow::Own => &mut self.own,
+            _ => self.others.entry(flow).or_insert_with(|| Waiting::new(class)),
+        };
+        if waiting.events.back_mut().is_some_and(|last| last.absorb(&event)) {
+            return;
+        }
+        if waiting.events.is_empty() || class < waiting.class {
+            waiting.class = class;
+        }
+        if !std::mem::replace(&mut waiting.lines[waiting.class as usize], true) {
+            self.turns[waiting.class as usize].push_back(flow);
+        }
+        let bytes = event.bytes();
+        waiting.bytes += bytes;
+        waiting.events.push_back(event);
+        self.bytes += bytes;
+        self.count += 1;
+        self.orders += usize::from(matches!(flow, Flow::Order(_)));
+    }
+
+    /// The next events, round robin over the classes and over the queues of a class, up to `limit` or
+    /// `TAKEN_BYTES`.
+    pub fn take(&mut self, limit: usize) -> Vec<Event> {
+        let mut taken = Vec::with_capacity(self.count.min(limit));
+        let mut bytes = 0;
+        while taken.len() < limit
+            && bytes < TAKEN_BYTES
+            && let Some(event) = self.pop()
+        {
+            bytes += event.bytes();
+            taken.push(event);
+        }
+        self.bytes -= bytes;
+        self.count -= taken.len();
+        self.turns.iter_mut().for_each(shrink);
+        taken
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.count >= self.limit || self.bytes >= MOST_EVENT_BYTES
+    }
+
+    /// Whether there is room for another event in this queue.
+    pub fn has_room(&self, flow: Flow) -> bool {
+        if let Flow::Order(_) = flow {
+            let waiting = self.others.get(&flow).map_or(0, |waiting| waiting.events.len());
+            return self.orders < MOST_ORDERS && waiting < ORDERS_EACH;
+        }
+        let is_session = matches!(flow, Flow::Session(_));
+        let left = |most: usize, used: usize| {
+            let kept = if is_session { most / SHARE } else { 0 };
+            (most - kept).saturating_sub(used)
+        };
+        match self.others.get(&flow).filter(|waiting| !waiting.events.is_empty()) {
+            Some(waiting) => {
+                SHARE * waiting.events.len() < left(self.limit, self.count)
+                    && SHARE * waiting.bytes < left(MOST_EVENT_BYTES, self.bytes)
+            }
+            None => is_session || !self.is_full(),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The next event of the next class that has one.
+    fn pop(&mut self) -> Option<Event> {
+        for _ in 0..Class::COUNT {
+            let class = self.next;
+            self.next = (class + 1) % Class::COUNT;
+            while let Some(flow) = self.turns[class].pop_front() {
+                let (event, is_left) = match flow {
+                    Flow::Own => self.own.take_turn(class),
+                    _ => self.pop_flow(flow, class),
+                };
+                if is_left {
+                    self.turns[class].push_back(flow);
+                }
+                if event.is_some() {
+                    self.orders -= usize::from(matches!(flow, Flow::Order(_)));
+                    return event;
+                }
+            }
+        }
+        None
+    }
+
+    /// The next event of a queue that is not the engine's own, as [`Waiting::take_turn`]. A queue that is in
+    /// no list any more is removed.
+    fn pop_flow(&mut self, flow: Flow, class: usize) -> (Option<Event>, bool) {
+        let Entry::Occupied(mut waiting) = self.others.entry(flow) else {
+            return (None, false);
+        };
+        let turn = waiting.get_mut().take_turn(class);
+        if waiting.get().lines == [false; Class::COUNT] {
+            waiting.remove();
+        }
+        turn
+    }
+}
+
+impl Waiting {
+    fn new(class: Class) -> Self {
+        Self { events: VecDeque::new(), bytes: 0, class, lines: [false; Class::COUNT] }
+    }
+
+    /// The queue is the next of a class: returns its next event, if it is of that class, and whether it goes
+    /// to the end of the list for another one.
+    fn take_turn(&mut self, class: usize) -> (Option<Event>, bool) {
+        self.lines[class] = false;
+        if self.class as usize != class {
+            return (None, false);
+        }
+        let event = self.events.pop_front();
+        self.bytes -= event.as_ref().map_or(0, Event::bytes);
+        shrink(&mut self.events);
+        self.lines[class] = !self.events.is_empty();
+        (event, self.lines[class])
     }
 }

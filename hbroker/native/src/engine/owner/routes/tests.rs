@@ -3,8 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::engine::owner::routes::cache::{LONGEST_TOPIC, MOST_BESIDE, MOST_SLOTS, MOST_SUBSCRIBERS, SLOTS};
-use crate::engine::owner::routes::*;
+use crate::engine::owner::routes::{LONGEST_TOPIC, MOST_BESIDE, MOST_SLOTS, MOST_SUBSCRIBERS, SLOTS, *};
 use crate::tables::jurisdiction::Grant;
 
 const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };

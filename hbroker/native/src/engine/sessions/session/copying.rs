@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::Micros;
 use crate::engine::handover::copied::{Copied, Step};
-use crate::engine::handover::moving::Moving;
+use crate::engine::handover::held_queues::Moving;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::MessageList;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::engine::transport::event_queue::*;
+use crate::engine::transport::event::*;
 
 const HOST: [u8; 4] = [192, 0, 2, 1];
 
