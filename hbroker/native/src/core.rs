@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! python ──> Core (this file)   methods for links, sessions, tables, retained messages
-//!              ├─ moves         handovers of subtrees: begin_export … install
-//!              └─ load          the metrics of all workers
+//!              └─ moves         handovers of subtrees: begin_export … install
 //! Core ──> one engine in virtual time, an `Endpoint` (an engine for each thread),
 //!          a pool client, or a client of a load
 //! ```
@@ -12,7 +11,6 @@
 //! (jurisdiction, subscriptions) changes them in every worker before it returns. The workers share the
 //! retained messages.
 
-mod load;
 pub mod moves;
 
 use std::collections::BTreeMap;
@@ -29,7 +27,8 @@ use crate::client_pool::core::ClientPoolCore;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Machine;
-use crate::engine::metrics::counters::Drop;
+use crate::engine::metrics::counters::{Counters, Drop, EngineCounters};
+use crate::engine::metrics::load::Weight;
 use crate::engine::owner::forward::retain;
 use crate::engine::owner::subscriptions::Opened;
 use crate::engine::retained::replay::Request;
@@ -39,7 +38,7 @@ use crate::engine::transport::event::{Event, Message};
 use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Shared};
 use crate::link_id::{LinkId, PoolClientId, SessionKey};
-use crate::load::Taker;
+use crate::load::{Report, Taker, latency};
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::retained::{Wanted, ranges};
@@ -71,7 +70,7 @@ impl Core {
     /// A core with one engine, in virtual time.
     pub fn in_virtual_time(config: Config) -> Self {
         let shared = Shared::new(&config, 1);
-        let taker = load::taker(&config, 1);
+        let taker = taker(&config, 1);
         let engine = Engine::new(config, 0, 1, shared.clone());
         Self::of(shared, Driver::Virtual(Box::new(Mutex::new((engine, 0)))), taker)
     }
@@ -82,7 +81,7 @@ impl Core {
     /// The address cannot be bound, or a thread cannot be started.
     pub fn on_threads(config: Config, listen: SocketAddr, workers: u8) -> io::Result<Self> {
         let shared = Shared::new(&config, workers);
-        let taker = load::taker(&config, workers);
+        let taker = taker(&config, workers);
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let endpoint = Endpoint::new(engines.collect(), listen)?;
         Ok(Self::of(shared, Driver::Threads(endpoint), taker))
@@ -497,5 +496,52 @@ impl DatagramSink for Datagrams {
 
     fn commit(&mut self, destination: &SocketAddr, start: usize) {
         self.sent.push((*destination, self.buffer.split_off(start)));
+    }
+}
+
+/// The taker of a core with this many workers; `None` if metrics are off.
+pub fn taker(config: &Config, workers: u8) -> Option<Mutex<Taker>> {
+    config.counts_load().then(|| Mutex::new(Taker::new(workers.into())))
+}
+
+impl Core {
+    /// Ends the interval of the metrics by topic; `None` if they are off. In each worker the metrics by topic
+    /// and the counters of messages are of the same moment, so their sums agree.
+    pub fn take_load(&self) -> Option<Report> {
+        let mut taker = self.taker.as_ref()?.lock();
+        let mut counters = Counters::default();
+        let every = latency::rate_for(taker.last().topics.total().messages_in);
+        let load = taker.take(|worker, spare| {
+            let worker = u8::try_from(worker).expect("there are fewer workers");
+            counters += &self.on(worker, |engine, _| engine.exchange_load(spare, every));
+        });
+        let mut report = Report::of(load);
+        drop(taker);
+        EngineCounters { counters, ..EngineCounters::default() }
+            .each(|name, value| report.count(name, value));
+        let sockets = self.endpoint().into_iter().flat_map(Endpoint::counters);
+        sockets.for_each(|(name, value)| report.count(name, value));
+        let Weight { sessions, publishers, queued_messages, queued_bytes } = self.weigh();
+        report.gauges.extend([
+            ("workers", self.workers().into()),
+            ("sessions", sessions),
+            ("publishers", publishers),
+            ("queued_messages", queued_messages),
+            ("queued_bytes", queued_bytes),
+            ("subscriptions", self.on(0, |engine, _| engine.subscriptions()) as u64),
+        ]);
+        Some(report)
+    }
+
+    /// The gauges of all workers. No worker's lock is held for long, however many sessions there are.
+    fn weigh(&self) -> Weight {
+        let mut weight = Weight::default();
+        for worker in 0..self.workers() {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = self.on(worker, |engine, _| engine.weigh(from, &mut weight));
+            }
+        }
+        weight
     }
 }

@@ -22,7 +22,6 @@
 //! [`Link::finish_datagram`]. After a batch of datagrams, or when packets have been queued, call
 //! [`Link::poll_transmit`].
 
-mod config;
 pub mod idle;
 mod incarnation;
 mod keep_alive;
@@ -46,16 +45,15 @@ use crate::link::loss_recovery::recovery::Recovery;
 use crate::link::mtu::PathMtu;
 use crate::link::receive::acks::Acks;
 use crate::link::receive::pubacks::{Pubacks, Success};
-pub use crate::link::receive::reorder_buffer::Receipt;
 use crate::link::receive::reorder_buffer::ReorderBuffer;
 use crate::link::send::budget::Budget;
-use crate::link::send::contents::Contents;
-use crate::link::send::datagram_builder::HEADER_BYTES;
-pub use crate::link::send::delivery::Chain;
+use crate::link::send::datagram_builder::{Contents, HEADER_BYTES};
 use crate::link::send::delivery::Deliveries;
 use crate::link::send::outbox::{Outbox, Stretch};
 use crate::wire::{self, Header, MeantFor};
-pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
+
+pub use crate::link::receive::reorder_buffer::Receipt;
+pub use crate::link::send::delivery::Chain;
 
 /// A peer that answers none of this number of probes within the idle timeout is gone. The intervals between
 /// probes are doubled only up to this part of it.
@@ -543,5 +541,89 @@ impl Link {
         self.body_field.clear();
         wire::put_ping_field(&mut self.body_field, now);
         self.outbox.push_own(&self.body_field);
+    }
+}
+
+/// The identity of a link's end, and its limits.
+#[derive(Debug, Clone)]
+pub struct LinkConfig {
+    /// The session id, chosen by the initiator.
+    pub session: u64,
+    /// This end's incarnation.
+    pub incarnation: u64,
+    /// The peer's incarnation in the previous link with it. A datagram with it is late.
+    pub past: Option<u64>,
+    /// The number of the first datagram. If this end opens the link, none of its ended links has used the
+    /// number (§3.6).
+    pub first_number: u64,
+    /// The size of the largest bundle, on a path that carries it (`mtu`). A larger packet is sent in a
+    /// datagram of its own.
+    pub max_datagram: usize,
+    /// The bound for the bytes of unreliable packets that may wait, and the same for reliable ones.
+    pub queue_bytes: usize,
+    /// The silence after which the initiator sends PING.
+    pub keep_alive: Micros,
+    /// The silence after which the peer is gone.
+    pub idle_timeout: Micros,
+    /// How this end began.
+    pub role: Role,
+}
+
+/// How an end of a link began (§3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Has the session: it sends the token until that is acknowledged, and keeps the link alive. (A client's
+    /// end of a link that a node opened is an initiator, too. It has the token from that node.)
+    Initiator,
+    /// Was opened by a datagram with a valid token.
+    Acceptor,
+    /// A node's end towards a session that was handed over to it (§5.4): an acceptor that sends first.
+    Adopter,
+}
+
+/// The result for the header of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// Handle its packets, then call `finish_datagram`.
+    Fresh,
+    /// Fresh, the newest so far, and from another address than the peer's: the caller decides whether to call
+    /// `move_to`.
+    Moved,
+    /// Received before, or too old to know: drop it.
+    Duplicate,
+    /// A late datagram of an earlier link: drop it.
+    Past,
+    /// It acknowledges a datagram that was never sent: drop it (RFC 9000 §13.1).
+    Unsent,
+    /// The peer's incarnation has changed: the link has ended (§3.6).
+    Restarted,
+}
+
+/// Whether a link is alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Liveness {
+    /// It is.
+    Alive,
+    /// The peer has been silent for the idle timeout.
+    TimedOut,
+}
+
+/// The link's queue has no room for a packet, or the packet fits no datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueFull;
+
+/// The counters of links.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Numbered datagrams that were lost.
+    pub lost: u64,
+    /// Reliable packets sent again.
+    pub retransmits: u64,
+}
+
+impl std::ops::AddAssign for LinkStats {
+    fn add_assign(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.retransmits += other.retransmits;
     }
 }

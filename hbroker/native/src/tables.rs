@@ -2,19 +2,18 @@
 //!
 //! ```text
 //! node:    engine/owner ──> jurisdiction   does this node own the topic?
-//!                       ──> trie           which sessions subscribed? ──> match_set, small_list, slot_index
+//!                       ──> trie           which sessions subscribed? ──> match_set, slot_index
 //!                       ──> groups         which member of a shared group receives it?
 //!                       ──> retained       the retained messages, shared by all workers
 //! client:  engine/publisher ──> zones      which node owns the topic?
 //! both:    window                          has a message with this sequence number been seen?
-//! arena (numbered slots) serves most of them.
+//! arena (numbered slots, small lists) serves most of them.
 //! ```
 
 pub mod groups;
 pub mod jurisdiction;
 pub mod match_set;
 pub mod retained;
-mod small_list;
 pub mod trie;
 pub mod window;
 pub mod zones;

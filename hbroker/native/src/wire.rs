@@ -4,10 +4,10 @@
 //! ```text
 //! received bytes ──> view (DatagramView::parse)   the datagram and its packets
 //!     ──> reader       protobuf: tags, varints, lengths, one field at a time
-//!     ──> acks, publish, properties               acknowledgements; messages; their MQTT properties
-//!     ──> check        packets for Python, checked by the schema generated from the `.proto`
+//!                      (packets for Python are checked by the schema generated from the `.proto`)
+//!     ──> acks, publish                           acknowledgements; messages and their MQTT properties
 //!     ──> packets, layout                         a packet that is like the one before it
-//!   meant_for (subscriptions of a message), requests (of a packet), records (of a handover)
+//!   records (of a handover)
 //! packets to send ──> emit; delta builds a message from the one before it
 //! ```
 //!
@@ -19,17 +19,13 @@
 //! fail then. Nothing is copied: a relay forwards the bytes of the field `publish` as received (§2.3).
 
 mod acks;
-mod check;
 mod delta;
 mod emit;
 mod layout;
-mod meant_for;
 mod packets;
-mod properties;
 mod publish;
 mod reader;
 mod records;
-mod requests;
 mod view;
 
 #[cfg(test)]
@@ -45,14 +41,14 @@ pub use emit::{
     put_delta, put_fragment_field, put_header, put_packet, put_padding, put_ping_field, put_pong_field,
     put_puback_field, put_publish_field, put_reset_field,
 };
-pub use meant_for::MeantFor;
 pub use packets::{Packets, Section};
-pub use publish::{FragmentView, PublishView, field_of, first_field, message_of};
+pub use publish::{FragmentView, MeantFor, PublishView, field_of, first_field, message_of};
 pub use records::{GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen_record};
 #[cfg(feature = "python")]
 pub use records::{gone_record, queued_record};
-pub use requests::{request_of, session_of};
-pub use view::{Body, DatagramView, Header, Kind, PacketView, ViewBuffers, field_like, put_whole};
+pub use view::{
+    Body, DatagramView, Header, Kind, PacketView, ViewBuffers, field_like, put_whole, request_of, session_of,
+};
 
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;

@@ -24,7 +24,7 @@ use crate::link::receive::acks::{Acks, IdleAcks};
 use crate::link::receive::pubacks::Pubacks;
 use crate::link::receive::reorder_buffer::ReorderBuffer;
 use crate::link::send::budget::Budget;
-use crate::link::send::contents::Contents;
+use crate::link::send::datagram_builder::Contents;
 use crate::link::send::delivery::Deliveries;
 use crate::link::send::outbox::Outbox;
 

@@ -3,17 +3,13 @@
 //! ```text
 //!     datagram_builder    Link::poll_transmit: makes datagrams of what is due
 //!       |-- outbox              packets that were never sent, in the order of queueing
-//!       |-- budget              how much may be retransmitted
-//!       `-- contents            what a datagram in flight carries
+//!       `-- budget              how much may be retransmitted
 //!     delivery            sent reliable packets, until they are acknowledged
-//!     flight              the records of datagrams in flight; of crate::link::loss_recovery
 //!     pacer               when the next datagram may be sent; of crate::link::loss_recovery
 //! ```
 
 pub mod budget;
-pub mod contents;
 pub mod datagram_builder;
 pub mod delivery;
-pub mod flight;
 pub mod outbox;
 pub mod pacer;

@@ -34,12 +34,12 @@ use smallvec::SmallVec;
 
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
-use crate::tables::arena::Arena;
+use crate::tables::arena::{Arena, ListArena, SmallList};
 use crate::tables::groups::{Numbered, OWN, shared_id};
-pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
 use crate::tables::slot_index::SlotIndex;
-use crate::tables::small_list::{ListArena, SmallList};
 use crate::tables::trie::plain::PlainFilters;
+
+pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
 
 /// The node above the first levels of all filters.
 const ROOT: u32 = 0;

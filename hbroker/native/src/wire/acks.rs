@@ -6,8 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::Malformed;
-use super::check::check;
-use super::reader::{MAX_DEPTH, Reader, elements, occurrences};
+use super::reader::{MAX_DEPTH, Reader, check, elements, occurrences};
 use crate::schema::{ack, address, checks, cut, datagram, header, packet, pub_ack};
 
 /// Acknowledges datagram numbers (§3.2).

@@ -8,8 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::acks::CutView;
-use super::meant_for::MeantFor;
-use super::publish::{ACK_MODE_QUEUED, FragmentView};
+use super::publish::{ACK_MODE_QUEUED, FragmentView, MeantFor};
 use super::reader::MOST_VARINT;
 use crate::schema::{
     ack, address, challenge, credit, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish,

@@ -7,11 +7,10 @@
 use std::borrow::Cow;
 
 use super::Malformed;
-use super::check::check;
 use super::emit::{PublishOut, put_publish_field};
-use super::reader::{Reader, occurrences};
+use super::reader::{MAX_DEPTH, Reader, check, occurrences};
 use crate::Micros;
-use crate::schema::{checks, fragment, packet, publish};
+use crate::schema::{checks, fragment, packet, publish, user_property};
 use crate::wire::layout::{Layout, Span};
 
 /// `AckMode::ACK_MODE_QUEUED`.
@@ -241,5 +240,87 @@ impl FragmentView {
             }
         }
         Ok(())
+    }
+}
+
+/// The MQTT 5 properties that only an application reads.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Properties<'a> {
+    pub content_type: &'a str,
+    pub payload_format: Option<i32>,
+    pub response_topic: &'a str,
+    pub correlation_data: &'a [u8],
+}
+
+impl<'a> PublishView<'a> {
+    /// The properties except the user properties.
+    pub fn properties(&self) -> Properties<'a> {
+        let mut properties = Properties::default();
+        for content in self.contents() {
+            // It was parsed before, so reading ends without an error.
+            let _ = properties.merge(Reader::new(content, MAX_DEPTH));
+        }
+        properties
+    }
+
+    /// (name, value) pairs, in the publisher's order.
+    pub fn user_properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        self.contents().flat_map(|content| occurrences(content, publish::USER_PROPERTIES)).map(|property| {
+            let text = |field| occurrences(property, field).last().and_then(|text| str::from_utf8(text).ok());
+            (text(user_property::NAME).unwrap_or(""), text(user_property::VALUE).unwrap_or(""))
+        })
+    }
+}
+
+impl<'a> Properties<'a> {
+    fn merge(&mut self, mut message: Reader<'a>) -> Result<(), Malformed> {
+        while let Some(tag) = message.tag()? {
+            match tag {
+                publish::CONTENT_TYPE => self.content_type = message.text()?,
+                publish::PAYLOAD_FORMAT => self.payload_format = Some(message.open_enum()?),
+                publish::RESPONSE_TOPIC => self.response_topic = message.text()?,
+                publish::CORRELATION_DATA => self.correlation_data = message.bytes()?,
+                _ => message.skip(tag)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which subscriptions of its session a PUBLISH is for, if it is not for all that match and are not shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MeantFor {
+    /// A retained message, for the listener that asked for it; 0: for all subscriptions that match and are
+    /// not shared (§7.6).
+    Listener(u64),
+    /// For the shared subscription with this id, which is not 0 (§6.5).
+    Shared(u64),
+}
+
+impl MeantFor {
+    /// `None`: the packet contains neither field.
+    pub fn of(retained_for: Option<u64>, shared_for: u64) -> Option<Self> {
+        let shared = (shared_for > 0).then_some(Self::Shared(shared_for));
+        retained_for.map(Self::Listener).or(shared)
+    }
+
+    pub fn is_retained(self) -> bool {
+        matches!(self, Self::Listener(_))
+    }
+
+    /// The field `retained_for`.
+    pub fn retained_for(self) -> Option<u64> {
+        match self {
+            Self::Listener(listener) => Some(listener),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// The field `shared_for`.
+    pub fn shared_for(self) -> u64 {
+        match self {
+            Self::Listener(_) => 0,
+            Self::Shared(id) => id,
+        }
     }
 }

@@ -9,6 +9,7 @@
 use std::iter;
 
 use super::Malformed;
+use crate::schema::{Check, Checks};
 use crate::wire::layout::Span;
 
 /// How deep sub-messages and groups may nest in a datagram.
@@ -278,4 +279,18 @@ fn is_field_zero(tag: u32) -> bool {
 #[inline]
 fn wire_type(tag: u32) -> u32 {
     tag & 0b111
+}
+
+/// Whether a protobuf parser accepts this message: a control packet, which the core does not read. (The recursion is as deep as the schema, which has no
+/// cycles.)
+pub fn check(mut message: Reader<'_>, checks: Checks) -> Result<(), Malformed> {
+    while let Some(tag) = message.tag()? {
+        match checks.iter().find(|(known, _)| *known == tag) {
+            None => message.skip(tag)?,
+            Some((_, Check::Utf8)) => message.text().map(drop)?,
+            Some((_, Check::Varints)) => message.varints()?,
+            Some((_, Check::Message(inner))) => check(message.message()?, inner)?,
+        }
+    }
+    Ok(())
 }

@@ -9,9 +9,8 @@ use smallvec::SmallVec;
 use crate::Micros;
 use crate::link::loss_recovery::recovery::{Admission, Sent};
 use crate::link::receive::acks;
-use crate::link::receive::pubacks;
-use crate::link::receive::pubacks::Success;
-use crate::link::send::contents::{Carried, Contents};
+use crate::link::receive::pubacks::{self, Pubacks, Success};
+use crate::link::send::delivery::Deliveries;
 use crate::link::send::outbox::Turn;
 use crate::link::{Link, Role};
 use crate::sink::DatagramSink;
@@ -359,5 +358,59 @@ impl Limits {
     /// Whether a packet of this size may be added to a datagram that ends here now. The first always may.
     fn admit(self, length: usize, size: usize) -> bool {
         length == self.packets || length + size <= self.end
+    }
+}
+
+/// What a datagram carries that matters later. (Unreliable packets do not.)
+#[derive(Debug)]
+pub struct Contents {
+    /// The highest number that it acknowledged; 0: none.
+    pub acknowledged_through: u64,
+    pub carried: SmallVec<[Carried; 2]>,
+}
+
+/// Packets of a datagram that are repeated until one that carries them is acknowledged.
+#[derive(Debug, Clone, Copy)]
+pub enum Carried {
+    /// Reliable packets, by their first and last number.
+    Deliveries(u64, u64),
+    /// Successes in a PUBACK, by the first and last number of a run.
+    Success(Success, u64, u64),
+    /// A PUBACK for one failure.
+    Refusal(u64),
+}
+
+impl Contents {
+    /// Its datagram was acknowledged.
+    pub fn settle(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
+        for &carried in &self.carried {
+            match carried {
+                Carried::Deliveries(first, last) => deliveries.on_acknowledged(first, last),
+                Carried::Success(..) => {}
+                Carried::Refusal(refusal) => pubacks.on_refusal_acknowledged(refusal),
+            }
+        }
+    }
+
+    /// The datagram `number`, which carried this, was lost.
+    pub fn send_again(&self, number: u64, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
+        for &carried in &self.carried {
+            match carried {
+                Carried::Deliveries(first, last) => deliveries.on_lost(first, last, number),
+                Carried::Success(success, first, last) => pubacks.acknowledge(success, first, last),
+                Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
+            }
+        }
+    }
+
+    /// Its datagram may be lost: its contents are the best probe.
+    pub fn probe(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
+        for &carried in &self.carried {
+            match carried {
+                Carried::Deliveries(first, last) => deliveries.probe(first, last),
+                Carried::Success(success, first, last) => pubacks.acknowledge(success, first, last),
+                Carried::Refusal(refusal) => pubacks.refuse_again(refusal),
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{NONE, Node, ROOT, SubscriptionTrie};
-use crate::tables::small_list::SmallList;
+use crate::tables::arena::SmallList;
 
 impl SubscriptionTrie {
     pub(super) fn find_node(&self, filter: &str) -> Option<u32> {

@@ -9,9 +9,8 @@ use smallvec::SmallVec;
 
 use super::Subscription;
 use crate::keyed_hash::KeyedHash;
-use crate::tables::arena::Arena;
+use crate::tables::arena::{Arena, SmallList};
 use crate::tables::slot_index::SlotIndex;
-use crate::tables::small_list::SmallList;
 
 /// Filters, by text and by number.
 pub struct PlainFilters {

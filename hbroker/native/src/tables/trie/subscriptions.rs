@@ -7,8 +7,8 @@ use rustc_hash::FxBuildHasher;
 
 use super::{Filter, FilterLocation, Options, Session, Subscription, SubscriptionTrie};
 use crate::link_id::SessionKey;
+use crate::tables::arena::{ListArena, SmallList};
 use crate::tables::groups::OWN;
-use crate::tables::small_list::{ListArena, SmallList};
 use crate::topic;
 
 impl SubscriptionTrie {
