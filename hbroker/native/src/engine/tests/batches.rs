@@ -2,7 +2,7 @@
 
 use rand::Rng;
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message, publish_field};
+use super::network::{MILLISECOND, Network, SECOND, message, publish_field};
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::transport::event::Message;
 use crate::engine::transport::publish_batch::PublishBatch;
@@ -15,8 +15,7 @@ const TOO_MANY: u64 = 60_000;
 #[test]
 fn each_copy_arrives_once_in_order_and_is_counted() {
     for seed in 0..20 {
-        let mut network = Network::new(seed, Faults::default());
-        let node = network.add_node("", 1 + (seed % 2) as u8);
+        let (mut network, node) = Network::with_node(seed, 1 + (seed % 2) as u8);
         let all = network.add_subscriber(node, "t/#", 0);
         let one = network.add_subscriber(node, "t/1", 2);
         let members = [(); 2].map(|()| network.add_member(node, "t/2", "group", 1));
@@ -80,8 +79,7 @@ fn messages_with_something_between_them_are_no_batch_and_are_looked_at_once() {
 /// Whoever takes them together gets the very messages that others get one by one, and knows which say nothing but their payloads.
 #[test]
 fn what_came_together_is_taken_together_or_one_by_one() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let readers = [(); 2].map(|()| network.add_subscriber(node, "t/#", 0));
     readers.iter().for_each(|&reader| network.hosts[reader].reads = false);
     let publisher = network.add_client();
@@ -138,8 +136,7 @@ fn what_came_together_is_taken_together_or_one_by_one() {
 
 #[test]
 fn what_an_application_does_not_read_is_counted_once_its_inbox_is_full() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let reader = network.add_subscriber_with(node, "t", 0, |config| config.message_queue_bytes = 10_000);
     network.hosts[reader].reads = false;
     let publisher = network.add_client();
@@ -159,8 +156,7 @@ fn what_an_application_does_not_read_is_counted_once_its_inbox_is_full() {
 
 #[test]
 fn what_finds_no_room_or_nobody_is_counted() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let reader = network.add_subscriber(node, "t", 0);
     let publisher = network.add_client();
     network.publish(publisher, &message("t", b"first", 0));

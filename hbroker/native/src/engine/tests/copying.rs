@@ -88,8 +88,7 @@ impl Copy {
 
 /// A network, a node, and a client whose session is away, for which so many messages wait there.
 fn with_away_session(messages: usize, qos: u8) -> (Network, usize, usize) {
-    let mut network = Network::new(6, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(6, 1);
     let client = network.add_client();
     network.listen(client, 1, "b/#", 2);
     subscribe_persistently(&mut network, client, node, "b/#");
@@ -323,8 +322,7 @@ fn what_publishers_wait_for_is_not_copied() {
 
 #[test]
 fn to_be_copied_does_not_set_the_clock_of_a_slow_session_back() {
-    let mut network = Network::new(8, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(8, 1);
     network.add_idle_subscriber(node, "a/#", 1);
     let publisher = network.add_client();
     network.publish(publisher, &message("a/b", b"x", 1));

@@ -65,8 +65,7 @@ fn credit_ends_by_number_too() {
     network.publish_times(publisher, 10, &message("a", b"x", 1));
     network.run(SECOND);
     assert_eq!((network.counter(publisher, "inflight"), network.counter(publisher, "waiting")), (3, 7));
-    network.hosts[subscriber].reads = true;
-    network.run_until_drained();
+    network.read_all(subscriber);
     network.assert_all_published(publisher, 11);
 }
 

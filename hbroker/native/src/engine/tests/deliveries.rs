@@ -55,8 +55,7 @@ fn each_copy_arrives_once_in_order_and_is_acknowledged() {
 #[test]
 fn what_comes_together_stays_together_where_its_link_takes_all_of_it() {
     for (credit, records, flying) in [(4_096, 1, 8), (5, 5, 5)] {
-        let mut network = Network::new(3, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(3, 1);
         network.add_subscriber_with(node, "t", 1, |config| {
             (config.hold, config.receive_messages) = (true, credit);
         });
@@ -75,8 +74,7 @@ fn what_comes_together_stays_together_where_its_link_takes_all_of_it() {
 #[test]
 fn each_is_acknowledged_for_itself() {
     for qos in 1..=2 {
-        let mut network = Network::new(7, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(7, 1);
         network.add_subscriber(node, "t", 2);
         let holder = network.add_subscriber_with(node, "t", 2, |config| config.hold = true);
         let publisher = network.add_client();
@@ -104,8 +102,7 @@ fn each_is_acknowledged_for_itself() {
 
 /// A reader that does not read by itself has these messages, which came together; a publisher of so many.
 fn unread(count: u8) -> (Network, usize, usize, usize) {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let reader = add_persistent(&mut network, node, "t", 1, OWN);
     network.hosts[reader].reads = false;
     let publisher = network.add_client();
@@ -171,8 +168,7 @@ fn what_came_over_a_link_that_is_gone_is_acknowledged_over_no_other() {
 
 #[test]
 fn what_came_together_to_a_member_that_leaves_goes_to_another() {
-    let mut network = Network::new(5, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(5, 1);
     let members = [(); 2].map(|()| network.add_member(node, "a", "g", 1));
     members.iter().for_each(|&member| network.hosts[member].reads = false);
     let publisher = network.add_client();

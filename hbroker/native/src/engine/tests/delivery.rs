@@ -127,8 +127,7 @@ fn retained_messages_are_sent_when_they_are_asked_for_and_cleared_by_an_empty_on
 
 #[test]
 fn no_local_spares_the_publisher_its_own() {
-    let mut network = Network::new(6, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(6, 1);
     let (one, other) = (network.add_client(), network.add_client());
     for client in [one, other] {
         network.listen(client, 1, "a", 1);
@@ -170,8 +169,7 @@ fn a_puback_says_that_nobody_was_subscribed() {
 
 #[test]
 fn nobody_but_the_node_itself_publishes_to_what_is_reserved_for_it() {
-    let mut network = Network::new(8, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(8, 1);
     let reserved = Grant { reserved: true, ..GRANT };
     network.grant(node, "$SYS/nodes/n", reserved);
     let subscriber = network.add_subscriber(node, "$SYS/nodes/#", 2);
@@ -195,8 +193,7 @@ fn nobody_but_the_node_itself_publishes_to_what_is_reserved_for_it() {
 
 #[test]
 fn a_subscriber_that_does_not_read_holds_its_own_messages_only() {
-    let mut network = Network::new(7, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(7, 1);
     let (ready, slow) = (network.add_subscriber(node, "a", 1), network.add_subscriber(node, "a", 0));
     let publisher = network.add_client();
     network.hosts[slow].reads = false;
@@ -212,8 +209,7 @@ fn a_subscriber_that_does_not_read_holds_its_own_messages_only() {
 
 #[test]
 fn a_message_is_for_those_who_listen_when_it_comes() {
-    let mut network = Network::new(12, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(12, 1);
     let publisher = network.add_client();
     let subscriber = network.add_idle_subscriber(node, "a/#", 0);
     let mut heard = |change: &dyn Fn(&mut crate::engine::Engine)| {

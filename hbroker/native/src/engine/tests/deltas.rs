@@ -2,7 +2,7 @@
 
 use rand::Rng;
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{MILLISECOND, Network, SECOND, message};
 use crate::Micros;
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::tests::two_workers::Apart;
@@ -54,8 +54,7 @@ fn burst(network: &mut Network, publisher: usize, count: usize, topics: &[&str],
 #[test]
 fn every_subscriber_gets_what_was_published_whatever_its_path_carries() {
     for seed in 0..30 {
-        let mut network = Network::new(seed, Faults::default());
-        let node = network.add_node("", 1 + (seed % 2) as u8);
+        let (mut network, node) = Network::with_node(seed, 1 + (seed % 2) as u8);
         let all = network.add_subscriber(node, "t/#", 0);
         let one = network.add_subscriber(node, "t/1", 1);
         let members = [(); 2].map(|()| network.add_member(node, "t/2", "group", 0));

@@ -294,8 +294,7 @@ fn a_publisher_that_is_held_back_may_leave_and_come_back() {
             let held: usize = network.hosts[node].engines.iter().map(|engine| engine.out.holds.len()).sum();
             assert!(held <= 8, "links that are gone are held by nobody: {held}");
         }
-        network.hosts[subscriber].reads = true;
-        network.run_until_drained();
+        network.read_all(subscriber);
         flood.assert_all_answered(&network);
         assert_eq!(got + network.hosts[subscriber].read.len(), 2_400);
         assert_let_go(&network, node);

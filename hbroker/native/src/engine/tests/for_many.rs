@@ -181,15 +181,13 @@ fn one_that_says_late_that_it_publishes_for_many_is_let_go() {
     let sent = network.publish(client, &message("quick", b"x", 1));
     network.run(SECOND);
     assert!(network.hosts[client].published.contains_key(&sent));
-    network.hosts[slow].reads = true;
-    network.run_until_drained();
+    network.read_all(slow);
     assert_let_go(&network, node);
 }
 
 #[test]
 fn an_idle_link_is_still_of_one_who_publishes_for_many() {
-    let mut network = Network::new(6, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(6, 1);
     network.add_subscriber(node, "a", 1);
     let gateway = add_many(&mut network);
     network.publish(gateway, &message("a", b"x", 1));
@@ -261,8 +259,7 @@ fn what_waits_at_the_highest_qos_is_new_to_its_owner_however_many_others_went_be
 
 #[test]
 fn what_waits_for_its_share_of_a_window_goes_in_runs() {
-    let mut network = Network::new(5, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(5, 1);
     let subscriber = network.add_idle_subscriber(node, "a", 1);
     let gateway = add_many(&mut network);
     network.publish_times(gateway, 3_000, &message("a", b"x", 1));

@@ -82,8 +82,7 @@ fn a_message_in_fragments_goes_to_one_member_though_others_come() {
 
 #[test]
 fn a_member_that_is_gone_gets_nothing_and_nobody_waits_for_it() {
-    let mut network = Network::new(6, Faults::default());
-    let node = network.add_node("", 3);
+    let (mut network, node) = Network::with_node(6, 3);
     let members: Vec<usize> = (0..3).map(|_| network.add_member(node, "a", "g", 1)).collect();
     let publisher = network.add_client();
     for (round, &gone) in members.iter().enumerate() {
@@ -245,8 +244,7 @@ fn what_a_member_gave_back_is_new_to_it_when_it_is_a_member_again() {
 
 #[test]
 fn what_another_worker_chose_a_member_for_that_has_left_meanwhile_goes_to_another() {
-    let mut network = Network::new(11, Faults::default());
-    let node = network.add_node("", 2);
+    let (mut network, node) = Network::with_node(11, 2);
     let members: Vec<usize> = (0..2).map(|_| network.add_member(node, "a/#", "g", 1)).collect();
     let (leaver, stayer) = (members[0], members[1]);
     let home = usize::from(network.session(leaver, node).worker());
@@ -270,8 +268,7 @@ fn what_another_worker_chose_a_member_for_that_has_left_meanwhile_goes_to_anothe
 #[test]
 fn what_died_in_flight_to_a_member_goes_to_no_other() {
     for (wait, read) in [(0, 1), (10 * SECOND, 0)] {
-        let mut network = Network::new(12, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(12, 1);
         let member = network.add_member(node, "a/#", "g", 1);
         network.hosts[member].reads = false;
         let publisher = network.add_client();
@@ -294,8 +291,7 @@ fn what_died_in_flight_to_a_member_goes_to_no_other() {
 #[test]
 fn a_member_at_qos_0_that_has_left_gives_no_ticket_back() {
     for (qos, stays) in [(1, false), (1, true), (2, false), (2, true)] {
-        let mut network = Network::new(4, Faults::default());
-        let node = network.add_node("", 2);
+        let (mut network, node) = Network::with_node(4, 2);
         let member = network.add_member(node, "a/#", "g", 0);
         let home = network.session(member, node).worker();
         let is_elsewhere = |network: &mut Network| {
@@ -335,8 +331,7 @@ fn alike(filter: &str) -> (String, String) {
 fn a_group_is_not_taken_for_another_with_the_same_id() {
     let (first, second) = alike("a/#");
     for (theirs, other) in [(&first, &second), (&second, &first)] {
-        let mut network = Network::new(3, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(3, 1);
         let thief = network.add_member(node, "a/#", other, 1);
         let leaver = network.add_member(node, "a/#", theirs, 1);
         network.hosts[leaver].reads = false;
@@ -357,8 +352,7 @@ fn a_group_is_not_taken_for_another_with_the_same_id() {
 #[test]
 fn copies_for_two_groups_of_one_client_are_not_taken_for_one() {
     let (first, second) = alike("a/#");
-    let mut network = Network::new(4, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(4, 1);
     let client = network.add_member(node, "a/#", &first, 2);
     network.listen_in(client, 2, (&second, "a/#"), 2);
     network.subscribe_in(client, node, "a/#", &second, 2, false);

@@ -133,8 +133,7 @@ fn what_waits_for_sessions_and_what_was_seen_moves() {
         assert_eq!(network.hosts[publisher].published.len(), 60, "seed {seed}");
         publish_together(&mut network, publisher, 30, together, qos);
 
-        network.connect(quick, new);
-        network.subscribe(quick, new, "b/#", 2, false);
+        network.subscribe_anew(quick, new, "b/#", 2);
         for client in [away, slow] {
             subscribe_persistently(&mut network, client, new, "b/#");
         }
@@ -170,8 +169,7 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
     publish_for(&mut network, publisher, 5, 2);
     network.run(10 * MILLISECOND);
     assert_eq!(unanswered_within(&mut network, old, "b"), 5);
-    network.connect(subscriber, new);
-    network.subscribe(subscriber, new, "b/#", 2, false);
+    network.subscribe_anew(subscriber, new, "b/#", 2);
     network.cut(old, "b", new);
     let (queued, seen) = export(&mut network, old, "b");
     assert!(queued.is_empty() && seen.is_empty(), "its publisher has them all");
@@ -179,8 +177,7 @@ fn an_open_message_is_sent_again_and_taken_for_new() {
     network.grant(new, "b", Grant { epoch: 2, ..GRANT });
     network.run(SECOND);
     assert_eq!(network.counter(new, "messages_in"), 5, "they came to the new owner");
-    network.hosts[subscriber].reads = true;
-    network.run_until_drained();
+    network.read_all(subscriber);
     network.assert_all_published(publisher, 5);
     assert_has_all(&network, subscriber, 5, 2, "the subscriber");
 }
@@ -234,8 +231,7 @@ fn what_was_acknowledged_comes_before_what_the_new_owner_takes() {
         // On their way to a session that counts as away now: their publisher will not send them again.
         network.run(3 * SECOND);
         network.assert_all_published(publisher, 20);
-        network.connect(subscriber, new);
-        network.subscribe(subscriber, new, "b/#", 2, false);
+        network.subscribe_anew(subscriber, new, "b/#", 2);
         network.cut(old, "b", new);
         let (queued, seen) = export(&mut network, old, "b");
         assert_eq!(import(&mut network, new, &queued, &seen), 0);
@@ -257,8 +253,7 @@ fn what_is_sent_again_comes_before_what_was_acknowledged_later() {
     let mut network = Network::new(13, Faults::default());
     let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
     let subscriber = network.add_subscriber(old, "b/#", 2);
-    network.connect(subscriber, new);
-    network.subscribe(subscriber, new, "b/#", 2, false);
+    network.subscribe_anew(subscriber, new, "b/#", 2);
     let publisher = network.add_client();
     network.parted = Some((old, subscriber));
     publish_for(&mut network, publisher, 1, 1);
@@ -284,8 +279,7 @@ fn what_comes_again_before_it_is_read_is_acknowledged_when_it_is() {
         let mut network = Network::new(12, Faults::default());
         let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
         let subscriber = network.add_idle_subscriber(old, "b/#", 2);
-        network.connect(subscriber, new);
-        network.subscribe(subscriber, new, "b/#", 2, false);
+        network.subscribe_anew(subscriber, new, "b/#", 2);
         let publisher = network.add_client();
         network.publish(publisher, &message("b/topic", &vec![7; bytes], 2));
         network.run(SECOND / 2);
@@ -295,8 +289,7 @@ fn what_comes_again_before_it_is_read_is_acknowledged_when_it_is() {
         network.run(SECOND);
         assert_eq!(network.counter(subscriber, "drop.duplicate_message"), 1, "{bytes} bytes");
         assert!(network.hosts[publisher].published.is_empty(), "{bytes} bytes: nobody has read it");
-        network.hosts[subscriber].reads = true;
-        network.run_until_drained();
+        network.read_all(subscriber);
         network.assert_all_published(publisher, 1);
         assert_eq!(network.sequences(subscriber, "b/topic").len(), 1, "{bytes} bytes");
     }
@@ -311,8 +304,7 @@ fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after()
         let publisher = network.add_client();
         publish_for(&mut network, publisher, 70, 2);
         network.run(10 * MILLISECOND);
-        network.connect(subscriber, new);
-        network.subscribe(subscriber, new, "b/#", 2, false);
+        network.subscribe_anew(subscriber, new, "b/#", 2);
         for subtree in order {
             network.cut(old, subtree, new);
             let (queued, seen) = export(&mut network, old, subtree);
@@ -322,8 +314,7 @@ fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after()
         network.grant(new, "b", Grant { epoch: 2, ..GRANT });
         network.run(SECOND);
         assert_eq!(network.counter(new, "messages_in"), 70, "{order:?}: they are new to the new owner");
-        network.hosts[subscriber].reads = true;
-        network.run_until_drained();
+        network.read_all(subscriber);
         network.assert_all_published(publisher, 70);
         assert_has_all(&network, subscriber, 70, 2, &format!("the subscriber, {order:?}"));
     }
@@ -349,14 +340,12 @@ fn what_is_taken_over_while_another_subtree_moves_is_new_to_the_next_owner() {
         let engines = &mut network.hosts[old].engines;
         let seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now)).collect();
         import(&mut network, new, &Vec::new(), &seen);
-        network.connect(subscriber, new);
-        network.subscribe(subscriber, new, "b/#", 2, false);
+        network.subscribe_anew(subscriber, new, "b/#", 2);
         network.cut(old, "b", new);
         let (queued, seen) = export(&mut network, old, "b");
         import(&mut network, new, &queued, &seen);
         network.grant(new, "b", Grant { epoch: 2, ..GRANT });
-        network.hosts[subscriber].reads = true;
-        network.run_until_drained();
+        network.read_all(subscriber);
         network.assert_all_published(publisher, 70);
         assert_has_all(&network, subscriber, 70, 2, &format!("the subscriber, {workers} workers"));
     }
@@ -390,8 +379,7 @@ fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
         network.connect(away, old);
         network.run(10 * MILLISECOND);
         assert_eq!(network.hosts[away].read.len(), 10);
-        network.hosts[reader].reads = true;
-        network.run_until_drained();
+        network.read_all(reader);
         network.assert_all_published(publisher, 15);
         assert_eq!((network.counter(old, "drop.handover"), network.counter(old, "drop.moved")), (0, 5));
     }
@@ -426,8 +414,7 @@ fn what_was_answered_is_not_taken_twice_by_the_new_owner() {
 
 #[test]
 fn records_that_make_no_sense_are_dropped_and_counted() {
-    let mut network = Network::new(9, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(9, 1);
     let subscriber = network.add_subscriber(node, "b/#", 2);
     let session = network.hosts[subscriber].session;
     let publish = |topic: &str, qos| {

@@ -284,8 +284,7 @@ fn who_claims_that_a_client_moved_to_a_full_address_ends_nothing() {
 
 #[test]
 fn only_one_who_knows_the_session_can_end_a_link() {
-    let mut network = Network::new(4, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(4, 1);
     let client = network.add_subscriber(node, "a", 1);
     let (node_address, session) = (network.hosts[node].address, network.hosts[client].session);
     let now = network.now;

@@ -1,6 +1,6 @@
 //! Idle links and sessions take little memory, and are there when they are needed.
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{MILLISECOND, Network, SECOND, message};
 use crate::engine::sessions::session::Session;
 use crate::engine::transport::event::{Event, Flow};
 use crate::engine::transport::links::LinkSlot;
@@ -22,8 +22,7 @@ fn what_an_idle_session_takes() {
 
 #[test]
 fn links_become_idle_while_the_answer_to_a_ping_is_on_its_way() {
-    let mut network = Network::new(10, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(10, 1);
     (0..50).for_each(|index| _ = network.add_subscriber(node, &format!("t/{index}"), 1));
     // Whatever comes does so in whole quarters of a millisecond, and is answered at once.
     network.run(SECOND + 1);
@@ -38,8 +37,7 @@ fn links_become_idle_while_the_answer_to_a_ping_is_on_its_way() {
 #[test]
 fn idle_links_answer_all_the_same() {
     for workers in [1, 3] {
-        let mut network = Network::new(7, Faults::default());
-        let node = network.add_node("", workers);
+        let (mut network, node) = Network::with_node(7, workers);
         let clients: Vec<usize> =
             (0..20).map(|index| network.add_subscriber(node, &format!("t/{index}"), 1)).collect();
         network.run(SECOND);
@@ -64,8 +62,7 @@ fn idle_links_answer_all_the_same() {
 
 #[test]
 fn an_idle_one_that_falls_silent_ends() {
-    let mut network = Network::new(8, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(8, 1);
     let client = network.add_subscriber(node, "t", 1);
     network.run(5 * SECOND);
     assert_eq!(awake(&network, node), 0);
@@ -79,8 +76,7 @@ fn an_idle_one_that_falls_silent_ends() {
 
 #[test]
 fn one_that_is_used_again_and_again_becomes_idle_twice_a_second() {
-    let mut network = Network::new(9, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(9, 1);
     network.add_subscriber(node, "t", 1);
     let publisher = network.add_client();
     network.publish(publisher, &message("t", b"first", 1));
@@ -101,8 +97,7 @@ fn one_that_is_used_again_and_again_becomes_idle_twice_a_second() {
 /// A link is at rest most of the time, and so it is likely to be when the node says that its session is a child's.
 #[test]
 fn a_child_whose_link_is_idle_is_preferred_too() {
-    let mut network = Network::new(5, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(5, 1);
     let child = network.add_client();
     network.connect(child, node);
     network.run(900 * MILLISECOND);

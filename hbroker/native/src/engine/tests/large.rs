@@ -21,8 +21,7 @@ fn it_survives_owners_that_change_and_links_that_end_half_way() {
             let mut network = Network::new(seed, Faults { loss: 0.03, duplication: 0.02, jitter: 1_000 });
             let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
             let subscriber = network.add_subscriber(old, "b/#", 2);
-            network.connect(subscriber, new);
-            network.subscribe(subscriber, new, "b/#", 2, false);
+            network.subscribe_anew(subscriber, new, "b/#", 2);
             let publisher = network.add_client();
             let sent: Vec<Vec<u8>> = [10, 400_000, 20, 300_000].map(|bytes| payload(bytes, 1)).to_vec();
             sent.iter().for_each(|payload| _ = network.publish(publisher, &message("b/c", payload, qos)));
@@ -44,8 +43,7 @@ fn it_survives_owners_that_change_and_links_that_end_half_way() {
 
 #[test]
 fn its_publisher_makes_no_more_fragments_than_are_under_way() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let subscriber = network.add_subscriber(node, "#", 1);
     let publisher = network.add_client();
     let large = payload(30 << 20, 2);
@@ -62,8 +60,7 @@ fn its_publisher_makes_no_more_fragments_than_are_under_way() {
 
 #[test]
 fn it_leaves_room_for_what_is_published_meanwhile() {
-    let mut network = Network::new(2, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(2, 1);
     let subscriber = network.add_subscriber(node, "#", 1);
     let publisher = network.add_client();
     let large = payload(7 << 20, 3);
@@ -86,8 +83,7 @@ fn it_leaves_room_for_what_is_published_meanwhile() {
 
 #[test]
 fn at_qos_0_it_is_paced_by_its_link_and_comes_whole_where_nothing_is_lost() {
-    let mut network = Network::new(3, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(3, 1);
     let subscriber = network.add_subscriber(node, "#", 0);
     let publisher = network.add_client();
     let large = payload(8 << 20, 4);
@@ -109,8 +105,7 @@ fn those_that_have_no_room_beside_each_other_come_one_after_the_other() {
             config.reassembly_bytes = 600_000;
         });
         network.listen(subscriber, 1, "#", 2);
-        network.connect(subscriber, node);
-        network.subscribe(subscriber, node, "#", 2, false);
+        network.subscribe_anew(subscriber, node, "#", 2);
         // Each has one large message under way at a time, and together they are more than there is room for.
         let publishers =
             [0; 3].map(|_| network.add_client_with(|config| config.link_queue_bytes = 300_000 / 8));
@@ -157,8 +152,7 @@ fn take(network: &mut Network, client: usize, fragments: &[Fragment]) -> Vec<Vec
 
 #[test]
 fn one_whose_fragments_stop_coming_is_given_up_and_comes_whole_when_it_comes_again() {
-    let mut network = Network::new(4, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(4, 1);
     let subscriber = network.add_subscriber(node, "#", 2);
     network.run(SECOND);
     let large = payload(3_000, 5);

@@ -66,8 +66,7 @@ fn a_large_message_is_counted_once_beside_its_fragments() {
 
 #[test]
 fn a_copy_that_waited_is_counted_when_it_leaves() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let reader = network.add_client();
     network.listen(reader, 1, "t", 1);
     network.connect(reader, node);
@@ -106,8 +105,7 @@ fn what_is_refused_did_not_come_in() {
 
 #[test]
 fn without_telemetry_nothing_is_kept() {
-    let mut network = Network::new(3, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(3, 1);
     network.hosts[node].engines[0].out.load = None;
     let subscriber = network.add_subscriber(node, "t", 1);
     let publisher = network.add_client();

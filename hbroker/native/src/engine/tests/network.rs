@@ -100,6 +100,13 @@ impl Network {
         }
     }
 
+    /// Without faults, with a node.
+    pub fn with_node(seed: u64, workers: u8) -> (Self, usize) {
+        let mut network = Self::new(seed, Faults::default());
+        let node = network.add_node("", workers);
+        (network, node)
+    }
+
     /// A node that serves `subtree`, with so many workers.
     pub fn add_node(&mut self, subtree: &'static str, workers: u8) -> usize {
         self.add_node_with(subtree, workers, |_| {})
@@ -146,8 +153,7 @@ impl Network {
     ) -> usize {
         let client = self.add_client_with(change);
         self.listen(client, 1, filter, qos);
-        self.connect(client, node);
-        self.subscribe(client, node, filter, qos, false);
+        self.subscribe_anew(client, node, filter, qos);
         client
     }
 
@@ -196,6 +202,12 @@ impl Network {
         self.connect(client, node);
         self.subscribe_in(client, node, filter, group, qos, false);
         client
+    }
+
+    /// Connects the client, and subscribes.
+    pub fn subscribe_anew(&mut self, client: usize, node: usize, filter: &str, qos: u8) {
+        self.connect(client, node);
+        self.subscribe(client, node, filter, qos, false);
     }
 
     pub fn subscribe(&mut self, client: usize, node: usize, filter: &str, qos: u8, no_local: bool) {
@@ -273,6 +285,12 @@ impl Network {
         while self.now < until {
             self.step(until);
         }
+    }
+
+    /// This client reads from now on; runs until nothing is left to do.
+    pub fn read_all(&mut self, client: usize) {
+        self.hosts[client].reads = true;
+        self.run_until_drained();
     }
 
     /// Runs until every client's messages are settled and every engine has sent all.

@@ -67,8 +67,7 @@ fn grant_credit(network: &mut Network, node: usize, client: usize, messages: u32
 #[test]
 fn messages_on_one_topic_go_together_and_are_told_each_once() {
     for qos in [1, 2] {
-        let mut network = Network::new(1, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(1, 1);
         let subscriber = network.add_subscriber(node, "a", 2);
         let publisher = network.add_client();
         network.publish(publisher, &message("a", b"first", qos));
@@ -88,8 +87,7 @@ fn messages_on_one_topic_go_together_and_are_told_each_once() {
             "{records}: of 40 messages of some 90 bytes all but the first in blocks"
         );
         assert_eq!((network.counter(publisher, "inflight"), network.counter(publisher, "waiting")), (40, 0));
-        network.hosts[subscriber].reads = true;
-        network.run_until_drained();
+        network.read_all(subscriber);
         network.assert_all_published(publisher, 41);
         assert_eq!(network.sequences(subscriber, "a"), (1..=41).collect::<Vec<_>>());
         assert_eq!(network.counter(publisher, "inflight"), 0);
@@ -98,8 +96,7 @@ fn messages_on_one_topic_go_together_and_are_told_each_once() {
 
 #[test]
 fn what_is_published_next_never_passes_the_pending_batch() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let subscriber = network.add_subscriber(node, "#", 2);
     let publisher = network.add_client();
     network.publish(publisher, &message("a", b"first", 1));
@@ -124,8 +121,7 @@ fn what_is_published_next_never_passes_the_pending_batch() {
 #[test]
 fn credit_divides_the_pending_batch() {
     for (messages, bytes, fit) in [(3, 1 << 20, 3), (100, 200, 2), (100, 1, 1), (7, 300, 4)] {
-        let mut network = Network::new(1, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(1, 1);
         let subscriber = network.add_subscriber(node, "a", 1);
         let publisher = network.add_client();
         network.publish(publisher, &message("a", b"x", 1));
@@ -142,8 +138,7 @@ fn credit_divides_the_pending_batch() {
         let (inflight, waiting) =
             (network.counter(publisher, "inflight"), network.counter(publisher, "waiting"));
         assert_eq!((inflight, waiting), (fit, 10 - fit), "{messages} messages, {bytes} bytes");
-        network.hosts[subscriber].reads = true;
-        network.run_until_drained();
+        network.read_all(subscriber);
         network.assert_all_published(publisher, 11);
         assert_eq!(network.sequences(subscriber, "a"), (1..=11).collect::<Vec<_>>());
     }
@@ -155,8 +150,7 @@ fn whatever_happens_on_their_way_they_come_in_order_and_are_told_once() {
         let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 2_000 });
         let (one, other) = (network.add_node("", 1), network.add_node("elsewhere", 1));
         let subscriber = network.add_subscriber(one, "b/#", 2);
-        network.connect(subscriber, other);
-        network.subscribe(subscriber, other, "b/#", 2, false);
+        network.subscribe_anew(subscriber, other, "b/#", 2);
         let publisher = network.add_client();
         let mut published = Published::new();
         let mut moved = false;

@@ -18,8 +18,7 @@ fn reasons(network: &Network, client: usize, wanted: i32) -> usize {
 #[test]
 fn nobody_uses_up_the_numbers_of_another() {
     for workers in [1, 2] {
-        let mut network = Network::new(1, Faults::default());
-        let node = network.add_node("", workers);
+        let (mut network, node) = Network::with_node(1, workers);
         let subscriber = network.add_subscriber(node, "home/#", 2);
         let (victim, attacker) = (network.add_client(), network.add_client());
         network.publish(victim, &message("home/door", b"open", 2));
@@ -101,8 +100,7 @@ fn retained(network: &Network, node: usize) -> String {
 #[test]
 fn a_retained_message_is_frozen_by_nobody() {
     for is_forged in [true, false] {
-        let mut network = Network::new(2, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(2, 1);
         let victim = network.add_client();
         let publish = |network: &mut Network, payload| {
             network.publish(victim, &PublishOut { retain: true, ..message("home/mode", payload, 1) });
@@ -151,8 +149,7 @@ fn publish_unheard(network: &mut Network, publisher: usize, node: usize, topic: 
 #[test]
 fn a_group_gets_a_message_once_whatever_worker_it_comes_to() {
     for workers in 1..=4 {
-        let mut network = Network::new(3, Faults::default());
-        let node = network.add_node("", workers);
+        let (mut network, node) = Network::with_node(3, workers);
         let members: Vec<usize> = (0..2).map(|_| network.add_member(node, "a", "g", 2)).collect();
         let publisher = network.add_client();
         network.publish(publisher, &message("a", b"warm", 2));
@@ -181,8 +178,7 @@ fn a_group_gets_a_message_once_whatever_worker_it_comes_to() {
 #[test]
 fn what_comes_again_by_another_worker_is_answered_when_it_is_distributed() {
     for workers in 1..=3 {
-        let mut network = Network::new(4, Faults::default());
-        let node = network.add_node("", workers);
+        let (mut network, node) = Network::with_node(4, workers);
         let subscriber = network.add_subscriber(node, "a", 2);
         let publisher = network.add_client();
         network.publish(publisher, &message("a", b"warm", 2));
@@ -200,8 +196,7 @@ fn what_comes_again_by_another_worker_is_answered_when_it_is_distributed() {
             assert!(network.now < start + 10 * SECOND, "it does not come again");
         }
         assert_eq!(network.hosts[publisher].published.len(), 1, "{workers} workers: nobody has it yet");
-        network.hosts[subscriber].reads = true;
-        network.run_until_drained();
+        network.read_all(subscriber);
         network.assert_all_published(publisher, 2);
         assert_eq!(network.sequences(subscriber, "a"), [1, 2]);
     }
@@ -210,8 +205,7 @@ fn what_comes_again_by_another_worker_is_answered_when_it_is_distributed() {
 /// §7.4: what one run published says nothing of another's numbers, which begin anew.
 #[test]
 fn another_run_of_a_session_is_another_publisher() {
-    let mut network = Network::new(5, Faults::default());
-    let node = network.add_node("", 2);
+    let (mut network, node) = Network::with_node(5, 2);
     let subscriber = network.add_subscriber(node, "a", 2);
     let session = 4_711;
     for run in 1..4 {

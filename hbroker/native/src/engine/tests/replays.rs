@@ -97,8 +97,7 @@ fn who_does_not_answer_gets_no_more_than_its_credit_and_a_part_of_its_queue() {
         (network.counter(node, "queued_messages"), network.counter(node, "drop.queue_full")),
         (queued, 0)
     );
-    network.hosts[subscriber].reads = true;
-    network.run_until_drained();
+    network.read_all(subscriber);
     assert_eq!(counts(&network, subscriber).len(), 20_000);
     assert_eq!(network.counter(node, "messages_out"), 20_000);
 }

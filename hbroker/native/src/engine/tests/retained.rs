@@ -122,8 +122,7 @@ fn each_listener_gets_what_is_retained_once_however_often_it_is_asked_for() {
 
 #[test]
 fn a_dead_message_is_not_sent() {
-    let mut network = Network::new(8, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(8, 1);
     let publisher = network.add_client();
     let published_at_us = network.now;
     for (topic, expiry_s) in [("a/dies", Some(10)), ("a/stays", Some(100)), ("a/ever", None)] {
@@ -143,12 +142,10 @@ fn a_dead_message_is_not_sent() {
 fn the_flag_that_an_application_sees_is_that_of_mqtt() {
     // What a listener asked for, and the flag of a message with `retain`, of one without, and of one that was retained.
     for (retain_as_published, expected) in [(false, [false, false, true]), (true, [true, false, true])] {
-        let mut network = Network::new(9, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(9, 1);
         let subscriber = network.add_client();
         network.hosts[subscriber].engines[0].listen(0, 1, ("", "#"), 1, retain_as_published);
-        network.connect(subscriber, node);
-        network.subscribe(subscriber, node, "#", 1, false);
+        network.subscribe_anew(subscriber, node, "#", 1);
         network.hosts[subscriber].reads = false;
         let publisher = network.add_client();
         network.publish(publisher, &retained("a", b"x", 1));
@@ -179,14 +176,12 @@ fn listeners(network: &mut Network, subscriber: usize) -> Vec<(bool, Vec<u64>)> 
 
 /// A node, a publisher, and a subscriber to `#` with listeners 11 on `a/+` and 12 on `#`, which reads when it is asked to.
 fn with_two_listeners(seed: u64) -> (Network, usize, usize, usize) {
-    let mut network = Network::new(seed, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(seed, 1);
     let (publisher, subscriber) = (network.add_client(), network.add_client());
     for (listener, filter) in [(11, "a/+"), (12, "#")] {
         network.listen(subscriber, listener, filter, 1);
     }
-    network.connect(subscriber, node);
-    network.subscribe(subscriber, node, "#", 1, false);
+    network.subscribe_anew(subscriber, node, "#", 1);
     network.hosts[subscriber].reads = false;
     (network, node, publisher, subscriber)
 }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{MILLISECOND, Network, SECOND, message};
 use crate::load::Load;
 
 const CLIENTS: usize = 8;
@@ -16,8 +16,7 @@ const BATCH: usize = 20;
 
 /// Nanoseconds for each message delivered, at a node with as many publishers as subscribers.
 fn owner_path(qos: u8) -> f64 {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let subscribers: Vec<usize> =
         (0..CLIENTS).map(|index| network.add_subscriber(node, TOPICS[index], qos)).collect();
     let publishers: Vec<usize> = (0..CLIENTS).map(|_| network.add_client()).collect();
@@ -54,8 +53,7 @@ const TOPICS: [&str; CLIENTS] = [
 
 /// Nanoseconds for each message published, at a client with messages on all topics.
 fn publisher_path(qos: u8) -> f64 {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     network.add_subscriber(node, "home/#", qos);
     let publisher = network.add_client();
     network.publish(publisher, &message(TOPICS[0], b"first", qos));

@@ -8,8 +8,7 @@ use crate::engine::sessions::queue::Bounds;
 
 #[test]
 fn one_that_answers_a_few_of_many_holds_publishers_for_two_seconds_and_no_longer() {
-    let mut network = Network::new(4, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(4, 1);
     let good = network.add_subscriber(node, "a/#", 1);
     let drip = add_persistent(&mut network, node, "a/#", 1, Bounds { messages: 0, bytes: 0 });
     grant(&mut network, drip, node, 1);
@@ -35,8 +34,7 @@ fn one_that_answers_a_few_of_many_holds_publishers_for_two_seconds_and_no_longer
 
 #[test]
 fn one_message_that_is_left_out_holds_publishers_for_two_seconds_and_no_longer() {
-    let mut network = Network::new(5, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(5, 1);
     let picky = network.add_subscriber_with(node, "a/#", 1, |config| config.hold = true);
     let publisher = network.add_client();
     let left_out = network.publish(publisher, &message("a/b", b"x", 1));
@@ -155,8 +153,7 @@ fn one_that_paused_is_waited_for_again_when_it_goes_on_though_its_queue_is_full(
 
 #[test]
 fn a_handover_of_what_a_session_has_nothing_of_does_not_set_its_clock_back() {
-    let mut network = Network::new(6, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(6, 1);
     let silent = network.add_idle_subscriber(node, "a/#", 1);
     let publisher = network.add_client();
     network.publish(publisher, &message("a/b", b"x", 1));
@@ -190,8 +187,7 @@ fn one_that_answers_steadily_is_waited_for_and_does_not_stall() {
 
 #[test]
 fn a_stalled_one_that_catches_up_counts_as_connected_again_and_once() {
-    let mut network = Network::new(7, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(7, 1);
     let slow = network.add_idle_subscriber(node, "a/#", 1);
     let mut flood = Flood::new(&mut network, 2, 500, 10);
     let mut changes = 0;
@@ -207,8 +203,7 @@ fn a_stalled_one_that_catches_up_counts_as_connected_again_and_once() {
         was_stalled = is_stalled;
     }
     assert_eq!((changes, was_stalled), (2, false));
-    network.hosts[slow].reads = true;
-    network.run_until_drained();
+    network.read_all(slow);
     flood.assert_all_answered(&network);
     assert_eq!(status(&network, node, slow).session_counters.delivered, 1_000);
 }

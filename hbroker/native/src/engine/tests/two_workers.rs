@@ -1,6 +1,6 @@
 //! Messages of `QoS` 1 and 2 that come many at once, and whose subscriber is another worker's.
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{MILLISECOND, Network, SECOND, message};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::outbound::Handoff;
 use crate::load::topics::Traffic;
@@ -18,8 +18,7 @@ impl Apart {
     /// The publisher's link is not the worker's that has the subscriber's session.
     pub fn new(qos: u8, credit: u32) -> Self {
         for seed in 0..64 {
-            let mut network = Network::new(seed, Faults::default());
-            let node = network.add_node("", 2);
+            let (mut network, node) = Network::with_node(seed, 2);
             let subscriber = network.add_subscriber_with(node, "t", qos, |config| {
                 (config.hold, config.receive_messages) = (true, credit);
             });

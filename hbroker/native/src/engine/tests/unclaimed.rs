@@ -12,8 +12,7 @@ fn subscribed(seed: u64, persistent: bool) -> (Network, usize, usize) {
         config.persistent = persistent;
         config.receive_bytes = 20_000;
     });
-    network.connect(client, node);
-    network.subscribe(client, node, "#", 2, false);
+    network.subscribe_anew(client, node, "#", 2);
     let publisher = network.add_client();
     (network, client, publisher)
 }
@@ -77,8 +76,7 @@ fn in_other_sessions_and_at_qos_0_nothing_waits() {
 
 /// A client that takes one message without an answer, in a session that is kept, subscribed at a node with nobody listening.
 fn subscribed_with_credit_for_one() -> (Network, usize, usize, usize) {
-    let mut network = Network::new(3, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(3, 1);
     let client = network.add_client_with(|config| {
         config.persistent = true;
         config.receive_messages = 1;

@@ -34,8 +34,7 @@ fn messages_cross_between_workers_at_every_qos() {
 
 #[test]
 fn a_link_that_ends_takes_its_subscriptions_from_every_worker() {
-    let mut network = Network::new(4, Faults::default());
-    let node = network.add_node("", 3);
+    let (mut network, node) = Network::with_node(4, 3);
     let subscribers: Vec<usize> = (0..6).map(|_| network.add_subscriber(node, "a/#", 1)).collect();
     for &subscriber in &subscribers[..5] {
         network.close(node, subscriber);
@@ -53,8 +52,7 @@ fn a_link_that_ends_takes_its_subscriptions_from_every_worker() {
 
 #[test]
 fn a_session_is_found_whichever_worker_gets_its_datagrams() {
-    let mut network = Network::new(5, Faults::default());
-    let node = network.add_node("", 3);
+    let (mut network, node) = Network::with_node(5, 3);
     // Links that a node opens, and those that it adopts, live where they were opened, not where the kernel sends their datagrams.
     let other = network.add_node("elsewhere", 3);
     // Any control packet does.

@@ -434,3 +434,6 @@ impl Waiting {
         (event, self.lines[class])
     }
 }
+
+#[cfg(test)]
+mod tests;

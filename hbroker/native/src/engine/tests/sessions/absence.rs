@@ -42,8 +42,7 @@ fn what_came_while_a_session_was_away_comes_when_it_is_back_in_order() {
 #[test]
 fn a_client_that_begins_another_link_gets_what_it_had_not_answered() {
     for workers in [1, 2] {
-        let mut network = Network::new(1, Faults::default());
-        let node = network.add_node("", workers);
+        let (mut network, node) = Network::with_node(1, workers);
         let subscriber = network.add_subscriber(node, "a/#", 1);
         let publisher = network.add_client();
         let (now, link) = (network.now, link_to(&network, subscriber, node).expect("it is connected"));
@@ -59,8 +58,7 @@ fn a_client_that_begins_another_link_gets_what_it_had_not_answered() {
 
 #[test]
 fn a_session_that_answers_nothing_counts_as_away_after_two_seconds() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let slow = network.add_idle_subscriber(node, "a/#", 1);
     let publisher = network.add_client();
     let first = network.publish(publisher, &message("a/b", b"x", 1));
@@ -85,8 +83,7 @@ fn a_session_that_answers_nothing_counts_as_away_after_two_seconds() {
 
 #[test]
 fn a_message_that_outlived_its_expiry_is_not_sent_on() {
-    let mut network = Network::new(4, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(4, 1);
     let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
     put_away(&mut network, node, subscriber);
     let publisher = network.add_client();

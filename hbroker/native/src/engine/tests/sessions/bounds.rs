@@ -10,8 +10,7 @@ use crate::tables::match_set::{Overflow, Subscriber};
 
 #[test]
 fn who_acknowledges_datagrams_and_never_a_message_costs_what_its_bounds_say() {
-    let mut network = Network::new(2, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(2, 1);
     let bounds = Bounds { messages: 100, bytes: 1 << 20 };
     let liar = network.add_client();
     network.connect(liar, node);
@@ -41,8 +40,7 @@ fn a_full_queue_gives_way_as_its_policy_says() {
         (Overflow::DropNewest, (1..=10).collect()),
         (Overflow::EndSession, vec![]),
     ] {
-        let mut network = Network::new(3, Faults::default());
-        let node = network.add_node("", 2);
+        let (mut network, node) = Network::with_node(3, 2);
         let client = network.add_client();
         network.listen(client, 1, "a/#", 1);
         network.connect(client, node);
@@ -91,16 +89,14 @@ fn no_more_is_given_to_a_link_than_its_peer_grants() {
         check(&network, node);
     }
     grant(&mut network, subscriber, node, 10);
-    network.hosts[subscriber].reads = true;
-    network.run_until_drained();
+    network.read_all(subscriber);
     network.assert_all_published(publisher, 300);
     assert_eq!(network.sequences(subscriber, "a/b"), (1..=300).collect::<Vec<_>>());
 }
 
 #[test]
 fn publishers_are_held_back_while_too_much_waits_and_let_go_then() {
-    let mut network = Network::new(7, Faults::default());
-    let node = network.add_node("", 2);
+    let (mut network, node) = Network::with_node(7, 2);
     for engine in &mut network.hosts[node].engines {
         engine.config.queue_memory = 400_000;
     }
@@ -116,8 +112,7 @@ fn publishers_are_held_back_while_too_much_waits_and_let_go_then() {
     assert_eq!(held(&network), [true, true], "both workers hold their publishers back");
     network.run(2 * SECOND);
     assert_eq!(held(&network), [false, false], "who is stalled holds nobody back");
-    network.hosts[slow].reads = true;
-    network.run_until_drained();
+    network.read_all(slow);
     for &publisher in &publishers {
         network.assert_all_published(publisher, 60);
     }
@@ -125,8 +120,7 @@ fn publishers_are_held_back_while_too_much_waits_and_let_go_then() {
 
 #[test]
 fn what_a_peer_grants_before_its_session_is_made_holds_for_it() {
-    let mut network = Network::new(9, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(9, 1);
     let subscriber = network.add_client_with(|config| config.receive_messages = 3);
     network.connect(subscriber, node);
     network.run(100 * MILLISECOND);
@@ -141,8 +135,7 @@ fn what_a_peer_grants_before_its_session_is_made_holds_for_it() {
         let session = network.session(subscriber, node);
         let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");
         assert_eq!(session.credit_used().0, 3);
-        network.hosts[subscriber].reads = true;
-        network.run_until_drained();
+        network.read_all(subscriber);
         put_away(&mut network, node, subscriber);
         network.connect(subscriber, node);
         network.run(100 * MILLISECOND);

@@ -352,8 +352,7 @@ fn retained_messages_for_a_session_that_is_full_come_when_it_has_read() {
     let before = status(&network, node, slow).queued;
     network.run(SECOND);
     assert_eq!(status(&network, node, slow).queued, before, "it has no room for them");
-    network.hosts[slow].reads = true;
-    network.run_until_drained();
+    network.read_all(slow);
     network.run(SECOND);
     flood.assert_all_answered(&network);
     let read = &network.hosts[slow].read;

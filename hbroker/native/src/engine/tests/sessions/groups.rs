@@ -46,8 +46,7 @@ fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends
 
 #[test]
 fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
-    let mut network = Network::new(6, Faults::default());
-    let node = network.add_node("", 2);
+    let (mut network, node) = Network::with_node(6, 2);
     let away = network.add_client();
     let stalled = network.add_client();
     let ready = network.add_client();

@@ -1,6 +1,6 @@
 //! A link that one end has lost, and the other speaks in still: what it says there belongs to none that follows (§3.6).
 
-use super::super::network::{Faults, Network, SECOND};
+use super::super::network::{Network, SECOND};
 use super::{OWN, add_persistent, check, link_to, publish_many, put_away, status};
 use crate::core::Datagrams;
 use crate::wire::{self, AckOut, HeaderOut};
@@ -31,8 +31,7 @@ fn datagram(header: &HeaderOut<'_>, body: &[u8]) -> Vec<u8> {
 fn what_answers_a_link_that_is_gone_answers_nothing_of_the_next() {
     let acknowledged = AckOut { delay_us: 0, ranges: &[(1, 5)] };
     for (first, ack) in [(puback(1, 3), None), (ping(), Some(acknowledged))] {
-        let mut network = Network::new(1, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(1, 1);
         let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
         let publisher = network.add_client();
         put_away(&mut network, node, subscriber);
@@ -60,8 +59,7 @@ fn what_answers_a_link_that_is_gone_answers_nothing_of_the_next() {
 
 #[test]
 fn what_an_owner_says_in_a_link_that_is_gone_begins_none() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
     let (now, session, address) =
         (network.now, network.hosts[subscriber].session, network.hosts[node].address);
@@ -86,8 +84,7 @@ fn what_an_owner_says_in_a_link_that_is_gone_begins_none() {
 fn what_an_owner_answers_late_in_a_link_that_was_never_heard_settles_nothing_of_the_next() {
     let acknowledged = Some(AckOut { delay_us: 0, ranges: &[(1, 3)] });
     for (body, ack) in [(puback(1, 3), None), (puback(1, 3), acknowledged), (ping(), acknowledged)] {
-        let mut network = Network::new(1, Faults::default());
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_node(1, 1);
         let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
         let publisher = network.add_client();
         network.parted = Some((publisher, node));
@@ -117,8 +114,7 @@ fn what_an_owner_answers_late_in_a_link_that_was_never_heard_settles_nothing_of_
 
 #[test]
 fn an_acknowledgement_of_what_was_never_sent_is_dropped_with_all_that_comes_with_it() {
-    let mut network = Network::new(1, Faults::default());
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_node(1, 1);
     add_persistent(&mut network, node, "a/#", 1, OWN);
     let publisher = network.add_client();
     publish_many(&mut network, publisher, 3, 1);

@@ -1,6 +1,7 @@
 //! Whoever floods waits for himself.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -175,8 +176,8 @@ fn an_address_is_a_host_or_of_ipv6_a_network() {
 #[test]
 fn answers_to_messages_that_follow_one_another_are_one_event() {
     let mut events = Events::new(500, 1);
-    let (here, there): (std::sync::Arc<str>, std::sync::Arc<str>) = ("a".into(), "b".into());
-    let mut push = |first, count, topic: &std::sync::Arc<str>, reason| {
+    let (here, there): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+    let mut push = |first, count, topic: &Arc<str>, reason| {
         events.push(Flow::Own, Event::Published { first, count, topic: topic.clone(), reason });
     };
     for (first, count) in [(1, 1), (2, 3), (5, 1)] {
