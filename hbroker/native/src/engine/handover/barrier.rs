@@ -51,10 +51,8 @@ impl Engine {
     /// Sends every other worker a barrier for a subtree that is not served any more. The numbers begin with
     /// 1, and ascend.
     pub fn raise_barrier(&mut self, number: u64, subtree: &str) {
-        for other in (0..self.workers).filter(|&other| other != self.worker) {
-            self.out.handoffs.push_back((other, Handoff::Barrier { worker: self.worker, number }));
-        }
         let worker = self.worker;
+        self.tell_others(&Handoff::Barrier { worker, number });
         self.node(|node| {
             node.barriers.come(worker, number);
             if !node.barriers.raised.iter().any(|raised| **raised == *subtree) {

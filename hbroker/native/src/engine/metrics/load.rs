@@ -95,12 +95,7 @@ impl MessageMetrics {
         publish_of(field).map_or_else(Self::default, |publish| Self::new(self.mark, publish.payload, sample))
     }
 
-    /// Counts a copy that was given to a link as this packet. `field` is the message.
-    pub fn copy_leaves(&self, load: &mut Option<Box<Load>>, field: &[u8], entry: &mut Entry, packet: Queued) {
-        self.copies_leave(load, 1, field, entry, packet);
-    }
-
-    /// Counts a copy of each of several messages that were given to a link. `field` is the first message, and
+    /// Counts a copy of each of `count` messages that were given to a link. `field` is the first message, and
     /// `packet` its packet.
     pub fn copies_leave(
         &self,

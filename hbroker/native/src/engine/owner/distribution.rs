@@ -72,15 +72,10 @@ impl Distribution {
         }
     }
 
-    /// Opens a message; `id` is given for `QoS` 2. [`Self::distribute`] adds its copies. The caller holds one
-    /// ticket itself until all copies are queued, so that the message cannot complete half-way.
-    pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Span {
-        self.open_batch(origin, 1, id, topic)
-    }
-
-    /// Opens messages that followed one another, each as [`Self::open`] does. `origin` and `id` are those of
-    /// the first.
-    pub fn open_batch(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
+    /// Opens messages that followed one another. `origin` and `id` are those of the first; `id` is given for
+    /// `QoS` 2. [`Self::distribute`] adds their copies. The caller holds one ticket of each itself until all
+    /// copies are queued, so that no message can complete half-way.
+    pub fn open(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
         let topic = SmallVec::from_slice(topic.as_bytes());
         let copies = SmallVec::from_elem(1, count.into());
         let (origin, redirected) = (Some(origin), Vec::new());
@@ -322,7 +317,7 @@ mod tests {
     fn completes_with_the_last_ticket() {
         let elsewhere = Origin { link: LinkId(7), delivery: 3 };
         let mut distribution = Distribution::new(0);
-        let tickets = distribution.open(origin(9), Some((1, 2)), "a");
+        let tickets = distribution.open(origin(9), 1, Some((1, 2)), "a");
         assert!(distribution.redirect((1, 2), elsewhere) && !distribution.redirect((1, 3), elsewhere));
         distribution.add_copies(tickets, 2);
         assert_eq!(settled(&mut distribution, tickets), []);
@@ -334,7 +329,7 @@ mod tests {
     #[test]
     fn each_of_a_batch_completes_for_itself_and_together_where_they_can() {
         let mut distribution = Distribution::new(0);
-        let all = distribution.open_batch(origin(40), 6, None, "a/b");
+        let all = distribution.open(origin(40), 6, None, "a/b");
         let of = |position, count| all.part(position, count);
         distribution.add_copies(of(2, 1), 1);
         distribution.add_copies(of(4, 1), 1);
@@ -352,7 +347,7 @@ mod tests {
     fn one_of_a_batch_that_came_again_is_acknowledged_where_it_came_last() {
         let elsewhere = |delivery| Origin { link: LinkId(7), delivery };
         let mut distribution = Distribution::new(0);
-        let all = distribution.open_batch(origin(40), 4, Some((1, 60)), "a");
+        let all = distribution.open(origin(40), 4, Some((1, 60)), "a");
         let of = |position, count| all.part(position, count);
         assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 60), (1, 61), (1, 62), (1, 63)]);
         assert!(distribution.redirect((1, 61), elsewhere(4)) && distribution.redirect((1, 61), elsewhere(5)));
@@ -374,8 +369,8 @@ mod tests {
     #[test]
     fn what_is_taken_ends_without_an_acknowledgement() {
         let mut distribution = Distribution::new(0);
-        let below = distribution.open(origin(1), Some((1, 1)), "a/b/c");
-        let beside = distribution.open(origin(2), Some((1, 2)), "a/bc");
+        let below = distribution.open(origin(1), 1, Some((1, 1)), "a/b/c");
+        let beside = distribution.open(origin(2), 1, Some((1, 2)), "a/bc");
         distribution.add_copies(below, 1);
         assert_eq!((distribution.open_within("a/b".into()), distribution.open_within("".into())), (1, 2));
         let taken = distribution.take_within("a/b".into());
@@ -393,7 +388,7 @@ mod tests {
     #[test]
     fn tickets_that_are_not_out_change_nothing_and_are_counted() {
         let mut distribution = Distribution::new(0);
-        let all = distribution.open_batch(origin(40), 3, None, "a");
+        let all = distribution.open(origin(40), 3, None, "a");
         let settle = |distribution: &mut Distribution, tickets| {
             let mut done = Vec::new();
             let unknown = distribution.settle(tickets, |origin, count| done.push((origin, count)));

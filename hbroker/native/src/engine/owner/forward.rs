@@ -128,7 +128,7 @@ impl Forwarder {
             // §7.3: a retransmission is acknowledged once the message is distributed, not at once.
             reliable
                 .filter(|&origin| publish.ack_queued || !distribution.redirect(id, origin))
-                .inspect(|&origin| out.acknowledge(origin, Success::Done));
+                .inspect(|&origin| out.acknowledge(origin, 1, Success::Done));
             return Ok(());
         }
         out.counters.messages_in += 1;
@@ -149,19 +149,19 @@ impl Forwarder {
         let mut chosen: SmallVec<[Target; 2]> =
             route.groups.iter().filter_map(|group| shared_groups.choose(&group, publish, out)).collect();
         if chosen.is_empty() && plain.clone().next().is_none() {
-            reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
+            reliable.inspect(|&origin| out.acknowledge(origin, 1, Success::Unmatched));
             return Ok(());
         }
         let targets = plain.by_ref().map(Target::from).chain(chosen.drain(..));
         let ticket = reliable
             .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
-            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
+            .map(|origin| distribution.open(origin, 1, (publish.qos == 2).then_some(id), publish.topic));
         let source = origin.map(|origin| origin.link);
         let message_origin = MessageOrigin { source, ticket: ticket.map(|span| span.first), message_metrics };
         distribution.distribute(now, publish, targets, &message_origin, out);
         match ticket {
             Some(span) => self.settle(span, out),
-            None => _ = reliable.inspect(|&origin| out.acknowledge(origin, Success::Done)),
+            None => _ = reliable.inspect(|&origin| out.acknowledge(origin, 1, Success::Done)),
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Forwarder {
         if worker != self.worker {
             out.handoffs.push_back((worker, Handoff::Settled { tickets }));
         } else {
-            let acknowledge = |origin, count| out.acknowledge_batch(origin, count, Success::Done);
+            let acknowledge = |origin, count| out.acknowledge(origin, count, Success::Done);
             let unknown = self.distribution.settle(tickets, acknowledge);
             out.counters.drop_many(Drop::UnknownTicket, unknown);
         }
@@ -444,7 +444,8 @@ impl Engine {
             let holds = std::mem::take(&mut self.out.pending.holds);
             let orphans = std::mem::take(&mut self.out.pending.orphans);
             let full = std::mem::take(&mut self.out.pending.full);
-            full.into_iter().for_each(|(session, is_full)| self.tell_full(session, is_full));
+            full.into_iter()
+                .for_each(|(session, is_full)| self.tell_others(&Handoff::Full { session, is_full }));
             for key in overflowed {
                 self.end_overflowed(now, key);
             }

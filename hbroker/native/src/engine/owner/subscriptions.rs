@@ -254,9 +254,7 @@ impl Engine {
         }
         self.forget_subscriptions(key);
         self.node(|node| node.replays.forget_session(key));
-        for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
-            self.out.handoffs.push_back((worker, Handoff::Gone { session: key }));
-        }
+        self.tell_others(&Handoff::Gone { session: key });
         self.settle_pending(now);
     }
 

@@ -106,14 +106,12 @@ impl Engine {
         // Hysteresis: without it publishers would stop and go with every message.
         let is_high = waiting_bytes > high || was_high && waiting_bytes > high / 2;
         let is_full = self.out.sessions.is_full();
-        if (is_high, is_full) != (was_high, node.throttle.full.has(self.worker)) {
-            for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
-                let pressure = Handoff::Pressure { worker: self.worker, is_high, is_full };
-                self.out.handoffs.push_back((worker, pressure));
-            }
-        }
+        let is_news = (is_high, is_full) != (was_high, node.throttle.full.has(self.worker));
         node.throttle.full.set(self.worker, is_full);
         node.throttle.high.set(self.worker, is_high);
+        if is_news {
+            self.tell_others(&Handoff::Pressure { worker: self.worker, is_high, is_full });
+        }
         self.tell_pressure(now);
     }
 
@@ -280,10 +278,10 @@ impl Outbound {
 }
 
 impl Engine {
-    /// Reports to the other workers that a session is full, or is full no more.
-    pub(in crate::engine) fn tell_full(&mut self, session: SessionKey, is_full: bool) {
+    /// Tells every other worker the same.
+    pub(in crate::engine) fn tell_others(&mut self, handoff: &Handoff) {
         for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
-            self.out.handoffs.push_back((worker, Handoff::Full { session, is_full }));
+            self.out.handoffs.push_back((worker, handoff.clone()));
         }
     }
 }

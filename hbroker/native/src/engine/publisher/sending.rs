@@ -257,7 +257,7 @@ impl Engine {
                 let fragments = client.publisher.settle(ticket, positions);
                 if let Some(entry) = self.out.links.get_mut(id) {
                     let bytes = fragments.iter().map(|fragment| fragment.field.len()).sum();
-                    entry.credit.settle_all(positions.len(), bytes);
+                    entry.credit.settle(positions.len(), bytes);
                 }
                 if moves(puback.reason) || client.publisher.is_blocked(&fragments[0].topic) {
                     topics.insert(Arc::clone(&fragments[0].topic));

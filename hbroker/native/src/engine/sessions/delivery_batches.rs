@@ -111,12 +111,12 @@ impl Forwarder {
         let mut subscribers =
             route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
         if subscribers.peek().is_none() {
-            out.acknowledge_batch(origin, count, Success::Unmatched);
+            out.acknowledge(origin, count, Success::Unmatched);
             return true;
         }
         let is_early = first.ack_queued || Defect::AcknowledgesEarly.is_present();
         let id = (first.qos == 2).then_some((first.publisher, first.sequence));
-        let span = (!is_early).then(|| distribution.open_batch(origin, count as u16, id, first.topic));
+        let span = (!is_early).then(|| distribution.open(origin, count as u16, id, first.topic));
         let (mut kept, mut elsewhere) = (Vec::new(), ByWorker::new());
         for subscriber in subscribers {
             let target = Target { qos: subscriber.qos.min(first.qos), ..subscriber.into() };
@@ -142,7 +142,7 @@ impl Forwarder {
             }
         }
         if is_early {
-            out.acknowledge_batch(origin, count, Success::Done);
+            out.acknowledge(origin, count, Success::Done);
         }
         out.pending.tickets.extend(span);
         true

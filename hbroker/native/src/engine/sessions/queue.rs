@@ -177,16 +177,6 @@ impl SessionQueue {
         self.queued_messages.iter_mut()
     }
 
-    /// Whether more than a half of its bounds is used.
-    pub fn is_half_full(&self) -> bool {
-        self.is_fuller_than(2)
-    }
-
-    /// Whether more than a quarter of its bounds is used.
-    pub fn is_quarter_full(&self) -> bool {
-        self.is_fuller_than(4)
-    }
-
     /// The messages from this number on, oldest first.
     pub fn beginning_with(&self, number: u64) -> impl Iterator<Item = &QueuedMessage> {
         self.queued_messages

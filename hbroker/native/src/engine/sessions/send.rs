@@ -79,7 +79,8 @@ impl Outbound {
             Some(entry) => {
                 let queued = entry.link.queue_unreliable(field, meant_for);
                 if queued.is_ok() {
-                    message_metrics.copy_leaves(&mut self.load, field, entry, entry.link.last_unreliable());
+                    let packet = entry.link.last_unreliable();
+                    message_metrics.copies_leave(&mut self.load, 1, field, entry, packet);
                 }
                 queued.err().map(|QueueFull| Drop::QueueFull)
             }
@@ -482,7 +483,7 @@ impl Outbound {
         if let Some(newest) = session.queue.newest()
             && let Some(source) = newest.source
             && session.keeps(newest)
-            && (session.queue.is_half_full() || self.sessions.is_fuller_than(2, session))
+            && (session.queue.is_fuller_than(2) || self.sessions.is_fuller_than(2, session))
             && !Defect::DropsWhatWaits.is_present()
         {
             self.pending.holds.extend(self.holds.add(key, source));
@@ -493,7 +494,7 @@ impl Outbound {
     fn let_go_unless_crowded(&mut self, key: SessionKey) {
         let is_crowded = |session: &Session| {
             session.is_ready()
-                && (session.queue.is_quarter_full() || self.sessions.is_fuller_than(4, session))
+                && (session.queue.is_fuller_than(4) || self.sessions.is_fuller_than(4, session))
         };
         if !self.holds.is_empty() && !self.sessions.get(key).is_some_and(is_crowded) {
             self.let_go(key);

@@ -188,7 +188,7 @@ impl Session {
         let mut answered = 0;
         in_flight.settle(first, last, |queued_batch, positions| {
             answered += u64::from(positions.len());
-            credit.settle_all(positions.len(), queued_batch.bytes(positions));
+            credit.settle(positions.len(), queued_batch.bytes(positions));
             for copied in busy.iter_mut().flat_map(|busy| &mut busy.copied) {
                 queued_batch.numbers(positions).for_each(|(first, last)| copied.gone(first, last));
             }
@@ -321,7 +321,7 @@ impl Session {
         let queued_messages =
             sent.into_iter().flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open));
         let mut taken: Vec<QueuedMessage> = queued_messages.collect();
-        taken.iter().for_each(|queued_message| self.credit.settle(queued_message.field.len()));
+        taken.iter().for_each(|queued_message| self.credit.settle(1, queued_message.field.len()));
         taken.extend(self.queue.extract(is_meant));
         self.session_counters.drop(why, taken.len() as u64);
         self.tickets -= taken.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
@@ -394,7 +394,7 @@ impl Session {
     /// it.
     pub fn has_credit(&self, bytes: usize) -> bool {
         let open = self.credit.open_bytes();
-        self.credit.has_room(bytes) && (!self.is_capped || open == 0 || open + bytes <= LEAST_BYTES)
+        self.credit.has_room_for(1, bytes) && (!self.is_capped || open == 0 || open + bytes <= LEAST_BYTES)
     }
 
     /// Whether it takes `messages` messages of `bytes` in total, as [`Self::has_credit`] does for one.
@@ -485,7 +485,7 @@ impl Session {
     /// stalled again with the next message.
     fn recover(&mut self, now: Micros) {
         let (has_passed, is_overdue) = (self.pass(), self.is_overdue(now));
-        if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_half_full()) {
+        if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_fuller_than(2)) {
             self.is_stalled = false;
         }
         if has_passed || is_overdue || self.progress_marks().is_none() {

@@ -252,8 +252,7 @@ fn what_was_acknowledged_comes_before_what_the_new_owner_takes() {
 fn what_is_sent_again_comes_before_what_was_acknowledged_later() {
     let mut network = Network::new(13, Faults::default());
     let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
-    let subscriber = network.add_subscriber(old, "b/#", 2);
-    network.subscribe_anew(subscriber, new, "b/#", 2);
+    let subscriber = network.add_subscriber_of_both(old, new, "b/#", 2);
     let publisher = network.add_client();
     network.parted = Some((old, subscriber));
     publish_for(&mut network, publisher, 1, 1);

@@ -20,8 +20,7 @@ fn it_survives_owners_that_change_and_links_that_end_half_way() {
         for qos in [1, 2] {
             let mut network = Network::new(seed, Faults { loss: 0.03, duplication: 0.02, jitter: 1_000 });
             let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
-            let subscriber = network.add_subscriber(old, "b/#", 2);
-            network.subscribe_anew(subscriber, new, "b/#", 2);
+            let subscriber = network.add_subscriber_of_both(old, new, "b/#", 2);
             let publisher = network.add_client();
             let sent: Vec<Vec<u8>> = [10, 400_000, 20, 300_000].map(|bytes| payload(bytes, 1)).to_vec();
             sent.iter().for_each(|payload| _ = network.publish(publisher, &message("b/c", payload, qos)));

@@ -157,6 +157,13 @@ impl Network {
         client
     }
 
+    /// A client with the same subscription at two nodes.
+    pub fn add_subscriber_of_both(&mut self, one: usize, other: usize, filter: &str, qos: u8) -> usize {
+        let client = self.add_subscriber(one, filter, qos);
+        self.subscribe_anew(client, other, filter, qos);
+        client
+    }
+
     /// A client with a subscription at a node, which reads nothing by itself.
     pub fn add_idle_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
         let client = self.add_subscriber(node, filter, qos);

@@ -149,8 +149,7 @@ fn whatever_happens_on_their_way_they_come_in_order_and_are_told_once() {
     for seed in 0..20 {
         let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 2_000 });
         let (one, other) = (network.add_node("", 1), network.add_node("elsewhere", 1));
-        let subscriber = network.add_subscriber(one, "b/#", 2);
-        network.subscribe_anew(subscriber, other, "b/#", 2);
+        let subscriber = network.add_subscriber_of_both(one, other, "b/#", 2);
         let publisher = network.add_client();
         let mut published = Published::new();
         let mut moved = false;

@@ -28,8 +28,7 @@ fn a_handover_under_traffic_loses_nothing_and_keeps_the_order() {
         for qos in [1, 2] {
             let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 2_000 });
             let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
-            let subscriber = network.add_subscriber(old, "b/#", 2);
-            network.subscribe_anew(subscriber, new, "b/#", 2);
+            let subscriber = network.add_subscriber_of_both(old, new, "b/#", 2);
             let publisher = network.add_client();
             publish_for(&mut network, publisher, 60, qos);
             network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
@@ -56,8 +55,7 @@ fn a_handover_under_traffic_loses_nothing_and_keeps_the_order() {
 fn messages_of_qos_0_leave_the_way_that_they_took_as_soon_as_another_is_known() {
     let mut network = Network::new(1, Faults::default());
     let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
-    let subscriber = network.add_subscriber(old, "b/#", 0);
-    network.subscribe_anew(subscriber, new, "b/#", 0);
+    let subscriber = network.add_subscriber_of_both(old, new, "b/#", 0);
     let publisher = network.add_client();
     publish_for(&mut network, publisher, 10, 0);
     network.run(SECOND);
@@ -165,8 +163,7 @@ fn a_large_message_survives_the_change_of_its_owner() {
         let (old, new) = (network.add_node("", 1), network.add_node("b", 1));
         network.owners.reverse();
         network.owners.retain(|&(subtree, _)| subtree.is_empty());
-        let subscriber = network.add_subscriber(old, "b/#", 2);
-        network.subscribe_anew(subscriber, new, "b/#", 2);
+        let subscriber = network.add_subscriber_of_both(old, new, "b/#", 2);
         let publisher = network.add_client();
         network.publish(publisher, &message("b/topic", b"first", 2));
         network.run(5 * MILLISECOND);

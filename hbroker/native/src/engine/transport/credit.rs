@@ -88,13 +88,8 @@ impl Credit {
         (self.messages, self.bytes.into())
     }
 
-    /// Whether a message of this size may be sent. If nothing is in flight, a message of any size may be
-    /// sent, unless the credit is 0.
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.has_room_for(1, bytes)
-    }
-
-    /// Whether `messages` messages of `bytes` in total may be sent.
+    /// Whether `messages` messages of `bytes` in total may be sent. If nothing is in flight, one message of any
+    /// size may be sent, unless the credit is 0.
     pub fn has_room_for(&self, messages: u32, bytes: usize) -> bool {
         let is_alone = messages == 1 && self.open_messages == 0 && self.bytes > 0;
         self.open_messages.saturating_add(messages) <= self.messages
@@ -141,13 +136,8 @@ impl Credit {
         self.open_bytes as usize
     }
 
-    /// The PUBACK of such a message was received.
-    pub fn settle(&mut self, bytes: usize) {
-        self.settle_all(1, bytes);
-    }
-
     /// The PUBACKs of `messages` such messages, of `bytes` in total, were received.
-    pub fn settle_all(&mut self, messages: u32, bytes: usize) {
+    pub fn settle(&mut self, messages: u32, bytes: usize) {
         self.open_messages -= messages;
         self.open_bytes -= bytes as u32;
     }
@@ -186,7 +176,7 @@ mod tests {
             let share = u32::try_from(credit.room(Some((own, 0))).messages).expect("at most 100");
             assert!(own == 0 || share == 0 || credit.has_share_for((own, 0), share, 0), "{open}, {own}");
             assert!(own == 0 || !credit.has_share_for((own, 0), share + 1, 0), "{open}, {own}");
-            credit.settle_all(open, 0);
+            credit.settle(open, 0);
         }
         credit.open_all(1, 400);
         assert_eq!((credit.room(None).bytes, credit.room(Some((1, 400))).bytes), (600, 100));
@@ -206,26 +196,29 @@ mod tests {
     fn ends_by_number_or_by_bytes_and_comes_back_with_each_answer() {
         let mut credit = Credit::default();
         credit.grant(3, 100);
-        assert!(credit.has_room(1_000), "one alone, however large");
+        assert!(credit.has_room_for(1, 1_000), "one alone, however large");
         assert!(!credit.has_room_for(2, 101), "two together are not alone");
         credit.open_all(1, 60);
-        assert!(credit.has_room(40) && !credit.has_room(41));
+        assert!(credit.has_room_for(1, 40) && !credit.has_room_for(1, 41));
         assert!(credit.has_room_for(2, 40) && !credit.has_room_for(2, 41) && !credit.has_room_for(3, 3));
         credit.open_all(2, 40);
-        assert!(!credit.has_room(0), "three are open");
-        credit.settle(60);
-        assert!(credit.has_room(60));
+        assert!(!credit.has_room_for(1, 0), "three are open");
+        credit.settle(1, 60);
+        assert!(credit.has_room_for(1, 60));
         credit.grant(0, 100);
-        assert!(!credit.has_room(1));
-        credit.settle(20);
-        credit.settle(20);
-        assert!(!credit.has_room(0), "nothing is open, and nothing may go");
+        assert!(!credit.has_room_for(1, 1));
+        credit.settle(1, 20);
+        credit.settle(1, 20);
+        assert!(!credit.has_room_for(1, 0), "nothing is open, and nothing may go");
         credit.grant(1, 0);
-        assert!(!credit.has_room(1));
+        assert!(!credit.has_room_for(1, 1));
         credit.grant(1, 1);
-        assert!(credit.has_room(5));
+        assert!(credit.has_room_for(1, 5));
         credit.grant(2, u64::MAX);
         credit.open_all(1, 1 << 30);
-        assert!(credit.has_room(1 << 30) && !credit.has_room(u32::MAX as usize), "in all no more than 4 GiB");
+        assert!(
+            credit.has_room_for(1, 1 << 30) && !credit.has_room_for(1, u32::MAX as usize),
+            "in all no more than 4 GiB"
+        );
     }
 }

@@ -133,13 +133,9 @@ impl Outbound {
         self.others_are_full || self.sessions.is_full()
     }
 
-    /// Queues a PUBACK, if its link still exists.
-    pub fn acknowledge(&mut self, origin: Origin, success: Success) {
-        self.acknowledge_batch(origin, 1, success);
-    }
-
-    /// Queues the PUBACKs of messages with consecutive deliveries. `origin` is that of the first.
-    pub fn acknowledge_batch(&mut self, origin: Origin, count: u64, success: Success) {
+    /// Queues the PUBACKs of messages with consecutive deliveries, if their link still exists. `origin` is that
+    /// of the first.
+    pub fn acknowledge(&mut self, origin: Origin, count: u64, success: Success) {
         if let Some(entry) = self.links.get_mut(origin.link) {
             entry.link.acknowledge(origin.delivery, origin.delivery + count - 1, success);
             self.links.touch(origin.link);

@@ -226,7 +226,7 @@ impl Outbound {
             return self.copies_for(worker, sessions, bytes).add(
                 batch.bytes,
                 count,
-                batch_metrics.timed_of(0, count),
+                timed_of(&batch_metrics.timed, 0, count),
             );
         }
         for (publish, message_metrics) in batch.views().zip(batch_metrics.metrics_of_each(batch)) {
@@ -310,12 +310,6 @@ impl BatchMetrics {
         Self { mark: load.topics.mark(batch.topic()), payload, timed }
     }
 
-    /// The timed messages among `count` messages from a position on, by their positions among these.
-    fn timed_of(&self, first: u32, count: u32) -> impl Iterator<Item = (u32, Arc<Sample>)> {
-        let timed = self.timed.iter().filter(move |(position, _)| (first..first + count).contains(position));
-        timed.map(move |(position, sample)| (position - first, Arc::clone(sample)))
-    }
-
     /// The metrics for copies of `count` messages from a position on; and, if they are several, the positions
     /// of the timed ones among them.
     pub(in crate::engine) fn of_some(
@@ -324,7 +318,7 @@ impl BatchMetrics {
         first: u32,
         count: u32,
     ) -> (MessageMetrics, Vec<(u32, Arc<Sample>)>) {
-        let mut timed: Vec<_> = self.timed_of(first, count).collect();
+        let mut timed: Vec<_> = timed_of(&self.timed, first, count).collect();
         let sample = if count == 1 { timed.pop().map(|(_, sample)| sample) } else { None };
         (MessageMetrics::of_several(self.mark, batch.payload(first, count), sample), timed)
     }
@@ -383,12 +377,16 @@ impl Copies {
         self.timed.extend(message_metrics.sample().map(|sample| (self.count, Arc::clone(sample))));
         self.count += 1;
     }
+}
 
-    /// The timed messages among `count` messages from `first` on, by their positions among these.
-    fn timed_of(&self, first: u32, count: u32) -> impl Iterator<Item = (u32, Arc<Sample>)> {
-        let timed = self.timed.iter().filter(move |(position, _)| (first..first + count).contains(position));
-        timed.map(move |(position, sample)| (position - first, Arc::clone(sample)))
-    }
+/// The timed messages among `count` messages from `first` on, by their positions among these.
+fn timed_of(
+    timed: &[(u32, Arc<Sample>)],
+    first: u32,
+    count: u32,
+) -> impl Iterator<Item = (u32, Arc<Sample>)> {
+    let timed = timed.iter().filter(move |(position, _)| (first..first + count).contains(position));
+    timed.map(move |(position, sample)| (position - first, Arc::clone(sample)))
 }
 
 impl Outbound {
@@ -427,7 +425,7 @@ impl Engine {
             while !rest.is_empty() {
                 let count = match &PublishBatch::at(rest) {
                     Ok(batch) => {
-                        let timed = copies.timed_of(position, batch.len() as u32).collect();
+                        let timed = timed_of(&copies.timed, position, batch.len() as u32).collect();
                         let batch_metrics = BatchMetrics::handed_over(batch, timed, &mut self.out);
                         copies
                             .sessions
@@ -437,7 +435,8 @@ impl Engine {
                     }
                     Err(alone) => {
                         (position..).zip(rest.take(*alone).iter()).for_each(|(position, packet)| {
-                            let sample = copies.timed_of(position, 1).next().map(|(_, sample)| sample);
+                            let sample =
+                                timed_of(&copies.timed, position, 1).next().map(|(_, sample)| sample);
                             self.deliver_copy(&packet, &copies.sessions, sample);
                         });
                         *alone

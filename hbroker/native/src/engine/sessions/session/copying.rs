@@ -86,7 +86,7 @@ impl Session {
         let sent = self.in_flight.extract(|sent| sent.queued_message.is_of(region));
         let sent = sent.into_iter().flat_map(|(sent, open)| sent.into_queued_messages(open));
         let sent: Vec<QueuedMessage> = sent.collect();
-        sent.iter().for_each(|queued_message| self.credit.settle(queued_message.field.len()));
+        sent.iter().for_each(|queued_message| self.credit.settle(1, queued_message.field.len()));
         let is_whole = !copied.has_others()
             && self.queue.beginning_with(copied.next()).all(|queued_message| queued_message.is_of(region));
         let mut list = if is_whole {
