@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::network::{Faults, GRANT, Network, SECOND, config, message};
+use super::network::{Faults, GRANT, Network, SECOND, config, message, value};
 use crate::engine::{Engine, Shared};
 use crate::wire::{self, HeaderOut, PublishOut};
 
@@ -14,13 +14,6 @@ fn node() -> Engine {
     let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config, 1));
     engine.grant("a", GRANT);
     engine
-}
-
-fn value(engine: &Engine, wanted: &str) -> u64 {
-    let mut sum = 0;
-    engine.gauges(|name, value| sum += if name == wanted { value } else { 0 });
-    engine.counters(|name, value| sum += if name == wanted { value } else { 0 });
-    sum
 }
 
 /// A session sends one message, as its delivery `delivery` behind the one before, in a datagram of that number.

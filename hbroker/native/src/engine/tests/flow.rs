@@ -11,11 +11,9 @@ pub const BOUNDS: Bounds = Bounds { messages: 200, bytes: 1 << 20 };
 
 /// A node whose queues are short, unless a session asks for less, with so many workers.
 pub fn add_node(network: &mut Network, workers: u8) -> usize {
-    let node = network.add_node("", workers);
-    for engine in &mut network.hosts[node].engines {
-        (engine.config.queue_messages, engine.config.queue_bytes) = (BOUNDS.messages, BOUNDS.bytes);
-    }
-    node
+    network.add_node_with("", workers, |config| {
+        (config.queue_messages, config.queue_bytes) = (BOUNDS.messages, BOUNDS.bytes);
+    })
 }
 
 /// Publishers that have a message more to send whenever there is room for it.
@@ -75,7 +73,7 @@ pub fn flood_one(
     flood: &mut Flood,
     out: &PublishOut<'_>,
 ) -> (Vec<(u64, u64)>, u64) {
-    grant(network, subscriber, node, 64);
+    grant(network, subscriber, node, 64, 1 << 20);
     let total = flood.publishers.len() * flood.each;
     let (mut got, mut most) = (Vec::new(), 0);
     while got.len() < total {
@@ -131,7 +129,7 @@ fn one_that_is_not_published_to_what_is_crowded_is_not_held_back() {
     let node = add_node(&mut network, 2);
     let slow = network.add_idle_subscriber(node, "slow", 1);
     let quick = network.add_subscriber(node, "quick", 1);
-    grant(&mut network, slow, node, 16);
+    grant(&mut network, slow, node, 16, 1 << 20);
     let mut flood = Flood::new(&mut network, 4, 2_000, 100);
     let other = network.add_client();
     for _ in 0..400 {
@@ -188,7 +186,7 @@ fn what_waits_for_all_is_bounded_and_nothing_that_was_acknowledged_is_lost() {
         let mut network = Network::new(9, Faults { loss: 0.02, duplication: 0.02, jitter: 500 });
         let node = network.add_node_with("", workers, |config| config.queue_memory = MEMORY);
         let subscriber = network.add_idle_subscriber(node, "a/#", 2);
-        grant(&mut network, subscriber, node, 16);
+        grant(&mut network, subscriber, node, 16, 1 << 20);
         let payload = vec![7; size];
         let mut flood = Flood::new(&mut network, 15, 20, 20);
         let total = 15 * 20;
@@ -216,7 +214,7 @@ fn what_waits_beyond_the_bounds_of_a_session_stays_when_it_goes_away() {
     let mut network = Network::new(10, Faults::default());
     let node = add_node(&mut network, 1);
     let subscriber = add_persistent(&mut network, node, "a/#", 1, Bounds { messages: 0, bytes: 0 });
-    grant(&mut network, subscriber, node, 64);
+    grant(&mut network, subscriber, node, 64, 1 << 20);
     network.hosts[subscriber].reads = false;
     let mut flood = Flood::new(&mut network, 4, 200, 200);
     flood.window = 1;
@@ -253,7 +251,7 @@ fn who_chose_to_lose_loses_and_holds_nobody_back() {
         network.connect(subscriber, node);
         let session = network.open_bounded(subscriber, node, false, bounds);
         subscribe(&mut network, node, "a/#", "", Subscriber { overflow, ..Subscriber::new(session, 1) });
-        grant(&mut network, subscriber, node, 16);
+        grant(&mut network, subscriber, node, 16, 1 << 20);
         network.hosts[subscriber].reads = false;
         let mut flood = Flood::new(&mut network, 4, 1_000, 200);
         for _ in 0..200 {
@@ -281,7 +279,7 @@ fn a_publisher_that_is_held_back_may_leave_and_come_back() {
         let mut network = Network::new(12, Faults::default());
         let node = add_node(&mut network, workers);
         let subscriber = network.add_idle_subscriber(node, "a/#", 1);
-        grant(&mut network, subscriber, node, 16);
+        grant(&mut network, subscriber, node, 16, 1 << 20);
         let mut flood = Flood::new(&mut network, 4, 600, 200);
         let mut got = 0;
         for round in 0..400 {
@@ -310,7 +308,7 @@ fn longest_wait_beside_a_flood(keeps_to_its_credit: bool) -> u64 {
     });
     let slow = network.add_idle_subscriber(node, "x", 1);
     network.add_subscriber(node, "quick", 1);
-    grant(&mut network, slow, node, 16);
+    grant(&mut network, slow, node, 16, 1 << 20);
     let (flooder, other) = (network.add_client(), network.add_client());
     let payload = [7; 1_000];
     network.publish(other, &message("quick", b"x", 1));
@@ -369,7 +367,7 @@ fn what_a_node_publishes_itself_is_bounded_too() {
         config.queue_messages = 50;
     });
     let subscriber = network.add_idle_subscriber(node, "a/#", 1);
-    grant(&mut network, subscriber, node, 16);
+    grant(&mut network, subscriber, node, 16, 1 << 20);
     let mut refused = 0;
     for sequence in 1..=2_000 {
         let mut field = Vec::new();

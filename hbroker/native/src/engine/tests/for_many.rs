@@ -14,7 +14,7 @@ fn add_many(network: &mut Network) -> usize {
 /// One that is subscribed to a topic, takes 16 messages at once, and reads when it is told to.
 fn add_slow(network: &mut Network, node: usize, topic: &str) -> usize {
     let slow = network.add_idle_subscriber(node, topic, 2);
-    grant(network, slow, node, 16);
+    grant(network, slow, node, 16, 1 << 20);
     slow
 }
 
@@ -206,7 +206,7 @@ fn what_is_for_a_slow_group_waits_and_nothing_else_does() {
     let node = add_node(&mut network, 1);
     let members = [(); 2].map(|()| network.add_member(node, "slow", "g", 1));
     for member in members {
-        grant(&mut network, member, node, 16);
+        grant(&mut network, member, node, 16, 1 << 20);
         network.hosts[member].reads = false;
     }
     network.add_subscriber(node, "quick", 1);

@@ -7,7 +7,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use super::network::{Faults, GRANT, Network, SECOND, config, message};
+use super::network::{Faults, GRANT, Network, SECOND, config, message, value};
 use crate::Micros;
 use crate::config::Config;
 use crate::core::Datagrams;
@@ -24,12 +24,6 @@ fn dropped(engine: &Engine) -> u64 {
     let mut sum = 0;
     engine.counters(|name, value| sum += if name.starts_with("drop.") { value } else { 0 });
     sum
-}
-
-fn gauge(engine: &Engine, wanted: &str) -> u64 {
-    let mut found = 0;
-    engine.gauges(|name, value| found += if name == wanted { value } else { 0 });
-    found
 }
 
 fn sent(engine: &mut Engine, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
@@ -127,7 +121,7 @@ fn a_stranger_leaves_no_trace_and_gets_no_more_than_it_sent() {
                 assert_eq!(destination, source);
                 assert!(answer.len() <= bytes.len(), "{} bytes for {}", answer.len(), bytes.len());
             }
-            assert_eq!(gauge(&engine, "links"), 0);
+            assert_eq!(value(&engine, "links"), 0);
         }
         assert!(dropped(&engine) > 50_000);
         assert!(engine.poll_timeout().is_none() && engine.pending.is_empty());
@@ -148,15 +142,9 @@ fn what_a_stranger_sends_to_a_session_is_counted_each_time() {
             bytes = vec![0xff];
         }
         engine.handle_datagram(1_000 * SECOND, stranger(&mut random), &bytes);
-        let unknown_or_malformed = dropped(&engine) - rate_limited(&engine);
+        let unknown_or_malformed = dropped(&engine) - value(&engine, "drop.rate_limited");
         assert_eq!(unknown_or_malformed, count);
     }
-}
-
-fn rate_limited(engine: &Engine) -> u64 {
-    let mut found = 0;
-    engine.counters(|name, value| found += if name == "drop.rate_limited" { value } else { 0 });
-    found
 }
 
 #[test]
@@ -191,13 +179,13 @@ fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
                     subscribe_whoever_is_up(&mut engine, now, &event);
                 }
             }
-            assert!(gauge(&engine, "links") <= 20);
+            assert!(value(&engine, "links") <= 20);
             assert!(engine.events.len() <= 50 + 2 * 20, "{} events", engine.events.len());
             assert!(engine.stalled.len() <= 20);
         }
         // Both queues of each link, and the reserve for control packets.
-        assert!(gauge(&engine, "queued_bytes") <= 20 * (2 * 100_000 + (1 << 20)));
-        assert!(gauge(&engine, "inflight") < 20 * 100_000 / 32);
+        assert!(value(&engine, "queued_bytes") <= 20 * (2 * 100_000 + (1 << 20)));
+        assert!(value(&engine, "inflight") < 20 * 100_000 / 32);
         assert!(engine.shared.retained.lock().bytes() <= 50_000);
     }
 }

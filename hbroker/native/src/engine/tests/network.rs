@@ -62,6 +62,14 @@ pub fn message<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a>
     PublishOut { topic, payload, qos, ..PublishOut::default() }
 }
 
+/// A counter or gauge.
+pub fn value(engine: &Engine, name: &str) -> u64 {
+    let mut sum = 0;
+    engine.counters(|known, value| sum += if known == name { value } else { 0 });
+    engine.gauges(|known, value| sum += if known == name { value } else { 0 });
+    sum
+}
+
 /// The field `publish` of a packet.
 pub fn publish_field(message: &PublishOut<'_>) -> Vec<u8> {
     let mut field = Vec::new();
@@ -323,12 +331,7 @@ impl Network {
     }
 
     pub fn counter(&self, host: usize, name: &str) -> u64 {
-        let mut sum = 0;
-        for engine in &self.hosts[host].engines {
-            engine.counters(|known, value| sum += if known == name { value } else { 0 });
-            engine.gauges(|known, value| sum += if known == name { value } else { 0 });
-        }
-        sum
+        self.hosts[host].engines.iter().map(|engine| value(engine, name)).sum()
     }
 
     /// The sequence numbers that a host read of a topic, in order.

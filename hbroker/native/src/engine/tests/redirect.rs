@@ -1,20 +1,11 @@
 //! Messages whose owner changes, or whose link ends, on their way (§5.4, §7.4).
 
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use super::sessions::firsts;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
 
 /// The first time each came, in order.
-fn firsts(sequences: &[u64]) -> Vec<u64> {
-    let mut seen = Vec::new();
-    for &sequence in sequences {
-        if !seen.contains(&sequence) {
-            seen.push(sequence);
-        }
-    }
-    seen
-}
-
 fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
     for _ in 0..count {
         network.publish(publisher, &message("b/topic", b"x", qos));

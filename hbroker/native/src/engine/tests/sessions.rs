@@ -71,8 +71,8 @@ pub fn link_to(network: &Network, client: usize, node: usize) -> Option<LinkId> 
 }
 
 /// A client grants a node credit for so many messages more.
-pub fn grant(network: &mut Network, client: usize, node: usize, messages: u32) {
-    let field = credit_field(messages, 1 << 20, false);
+pub fn grant(network: &mut Network, client: usize, node: usize, messages: u32, bytes: u64) {
+    let field = credit_field(messages, bytes, false);
     let link = link_to(network, client, node).expect("it is connected");
     assert!(network.hosts[client].engines[0].out.queue_control(link, field.into()));
 }

@@ -11,7 +11,7 @@ fn one_that_answers_a_few_of_many_holds_publishers_for_two_seconds_and_no_longer
     let (mut network, node) = Network::with_node(4, 1);
     let good = network.add_subscriber(node, "a/#", 1);
     let drip = add_persistent(&mut network, node, "a/#", 1, Bounds { messages: 0, bytes: 0 });
-    grant(&mut network, drip, node, 1);
+    grant(&mut network, drip, node, 1, 1 << 20);
     network.hosts[drip].reads = false;
     let mut flood = Flood::new(&mut network, 4, 1_000, 1);
     let mut longest = 0;
@@ -86,14 +86,14 @@ fn a_message_that_waited_when_progress_was_marked_may_not_be_left_out_either() {
     let mut network = Network::new(6, Faults::default());
     let node = add_node(&mut network, 1);
     let picky = network.add_subscriber_with(node, "a/#", 1, |config| config.hold = true);
-    grant(&mut network, picky, node, 0);
+    grant(&mut network, picky, node, 0, 1 << 20);
     network.run(50 * MILLISECOND);
     let publisher = network.add_client();
     let (start, id) = (network.now, network.hosts[publisher].publisher);
     let left_out = network.publish(publisher, &message("a/b", b"x", 1));
     let sent: Vec<_> = (0..30).map(|_| (id, network.publish(publisher, &message("a/b", b"y", 1)))).collect();
     network.run(1_500 * MILLISECOND);
-    grant(&mut network, picky, node, 100);
+    grant(&mut network, picky, node, 100, 1 << 20);
     network.run(50 * MILLISECOND);
     network.hosts[picky].engines[0].handled(&sent);
     while !network.hosts[publisher].published.contains_key(&left_out) && network.now < start + 20 * SECOND {
@@ -133,7 +133,7 @@ fn one_that_paused_is_waited_for_again_when_it_goes_on_though_its_queue_is_full(
     let mut network = Network::new(8, Faults::default());
     let node = add_node(&mut network, 1);
     let subscriber = network.add_idle_subscriber(node, "a/#", 1);
-    grant(&mut network, subscriber, node, 64);
+    grant(&mut network, subscriber, node, 64, 1 << 20);
     let mut flood = Flood::new(&mut network, 8, usize::MAX, 20);
     let mut lost = 0;
     for round in 0..1_600 {

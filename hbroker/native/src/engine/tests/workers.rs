@@ -1,6 +1,6 @@
 //! A node of several workers: publishers and subscribers on different ones.
 
-use super::network::{Faults, MILLISECOND, Network, message};
+use super::network::{Faults, MILLISECOND, Network, message, value};
 
 #[test]
 fn messages_cross_between_workers_at_every_qos() {
@@ -26,7 +26,7 @@ fn messages_cross_between_workers_at_every_qos() {
                     assert_eq!(sequences, (1..=40).collect::<Vec<_>>(), "{workers} workers, QoS {qos}");
                 }
             }
-            let busy = network.hosts[node].engines.iter().filter(|engine| engine_links(engine) > 0).count();
+            let busy = network.hosts[node].engines.iter().filter(|engine| value(engine, "links") > 0).count();
             assert_eq!(busy, usize::from(workers));
         }
     }
@@ -80,10 +80,4 @@ fn a_session_is_found_whichever_worker_gets_its_datagrams() {
     assert!(
         network.hosts[node].links.contains_key(&session) && network.hosts[other].links.contains_key(&session)
     );
-}
-
-fn engine_links(engine: &crate::engine::Engine) -> u64 {
-    let mut links = 0;
-    engine.gauges(|name, value| links += if name == "links" { value } else { 0 });
-    links
 }

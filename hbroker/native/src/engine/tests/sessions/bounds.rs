@@ -76,7 +76,7 @@ fn no_more_is_given_to_a_link_than_its_peer_grants() {
     for round in 0..60 {
         if round % 6 == 0 {
             granted = network.rng.random_range(0..20);
-            grant(&mut network, subscriber, node, granted);
+            grant(&mut network, subscriber, node, granted, 1 << 20);
             network.hosts[subscriber].reads = true;
             network.run(200 * MILLISECOND);
         }
@@ -88,7 +88,7 @@ fn no_more_is_given_to_a_link_than_its_peer_grants() {
         assert!(session.credit_used().0 <= granted, "{} of {granted}", session.credit_used().0);
         check(&network, node);
     }
-    grant(&mut network, subscriber, node, 10);
+    grant(&mut network, subscriber, node, 10, 1 << 20);
     network.read_all(subscriber);
     network.assert_all_published(publisher, 300);
     assert_eq!(network.sequences(subscriber, "a/b"), (1..=300).collect::<Vec<_>>());

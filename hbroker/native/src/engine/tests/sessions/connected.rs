@@ -3,8 +3,8 @@
 
 use super::super::flow::{Flood, assert_let_go, ignore_credit, read_ids};
 use super::super::handover::{export, import};
-use super::super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, credit_field, message, request};
-use super::{OWN, check, dropped, link_to, put_away, status, subscribe};
+use super::super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message, request};
+use super::{OWN, check, dropped, grant, link_to, put_away, status, subscribe};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::session::Session;
 use crate::schema::reason;
@@ -36,9 +36,7 @@ fn subscribe_slow(network: &mut Network, client: usize, node: usize, topic: &str
     network.connect(client, node);
     let session = network.open_bounded(client, node, true, OWN);
     subscribe(network, node, topic, "", Subscriber::new(session, 1));
-    let field = credit_field(messages, 64 << 20, false);
-    let link = link_to(network, client, node).expect("it is connected");
-    assert!(network.hosts[client].engines[0].out.queue_control(link, field.into()));
+    grant(network, client, node, messages, 64 << 20);
 }
 
 fn read_some(network: &mut Network, client: usize, count: usize) -> usize {
