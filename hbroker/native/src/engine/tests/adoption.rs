@@ -6,8 +6,7 @@ use super::network::{Faults, MILLISECOND, Network, message};
 
 /// A subscriber of a node that begins anew, was handed the subscriber's session, and opens a link for it.
 fn adopted(seed: u64, faults: Faults) -> (Network, usize, usize) {
-    let mut network = Network::new(seed, faults);
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_faults(seed, faults, 1);
     let subscriber = network.add_subscriber(node, "a", 1);
     network.run_until_drained();
     network.restart(node);

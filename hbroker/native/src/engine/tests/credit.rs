@@ -7,8 +7,7 @@ use crate::wire::PublishOut;
 
 /// A node, a subscriber to everything, and a publisher that is connected.
 fn connected(seed: u64, faults: Faults) -> (Network, [usize; 3]) {
-    let mut network = Network::new(seed, faults);
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_faults(seed, faults, 1);
     let subscriber = network.add_subscriber(node, "#", 2);
     let publisher = network.add_client();
     network.publish(publisher, &message("first", b"x", 1));
@@ -123,8 +122,7 @@ fn what_waits_too_long_expires_and_what_is_in_flight_does_not() {
 
 #[test]
 fn a_client_says_on_each_new_link_how_much_it_takes() {
-    let mut network = Network::new(3, Faults::HEAVY);
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_faults(3, Faults::HEAVY, 1);
     let client = network.add_client_with(|config| config.receive_messages = 7);
     let mut expected = Credit::default();
     expected.grant(7, 8 << 20);

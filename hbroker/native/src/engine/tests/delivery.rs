@@ -6,8 +6,7 @@ use crate::tables::jurisdiction::Grant;
 
 /// Publishes 100 messages on each of two topics, at this QoS, to three subscribers at QoS 2.
 fn played(seed: u64, qos: u8, faults: Faults) -> (Network, usize, Vec<usize>) {
-    let mut network = Network::new(seed, faults);
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_faults(seed, faults, 1);
     let subscribers = (0..3).map(|_| network.add_subscriber(node, "a/#", 2)).collect();
     let publisher = network.add_client();
     for index in 0..100_u32 {
@@ -59,8 +58,7 @@ fn nothing_is_lost_or_repeated_where_the_network_does_neither() {
 
 #[test]
 fn a_puback_means_that_every_subscriber_took_the_message_over() {
-    let mut network = Network::new(3, Faults::HEAVY);
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_faults(3, Faults::HEAVY, 1);
     let ready = network.add_subscriber(node, "a", 1);
     let slow = network.add_idle_subscriber(node, "a", 1);
     let publisher = network.add_client();
@@ -86,8 +84,7 @@ fn a_puback_means_that_every_subscriber_took_the_message_over() {
 #[test]
 fn large_messages_come_whole() {
     for seed in 0..4 {
-        let mut network = Network::new(seed, Faults::HEAVY);
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_faults(seed, Faults::HEAVY, 1);
         let subscriber = network.add_subscriber(node, "#", 2);
         let publisher = network.add_client();
         let payloads: Vec<Vec<u8>> = [1_100, 5_000, 300_000]
@@ -106,8 +103,7 @@ fn large_messages_come_whole() {
 
 #[test]
 fn retained_messages_are_sent_when_they_are_asked_for_and_cleared_by_an_empty_one() {
-    let mut network = Network::new(5, Faults::HEAVY);
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_faults(5, Faults::HEAVY, 1);
     let publisher = network.add_client();
     let large = vec![3; 4_000];
     for (topic, payload) in [("a/one", &b"1"[..]), ("a/two", &large), ("a/three", b"3"), ("a/three", b"")] {
@@ -143,8 +139,7 @@ fn no_local_spares_the_publisher_its_own() {
 #[test]
 fn a_puback_says_that_nobody_was_subscribed() {
     for seed in 0..10 {
-        let mut network = Network::new(seed, Faults::HEAVY);
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_faults(seed, Faults::HEAVY, 1);
         network.add_subscriber(node, "a", 0);
         let publisher = network.add_client();
         network.listen(publisher, 1, "own", 1);

@@ -10,10 +10,12 @@ use crate::wire::{self, PublishOut};
 pub const BOUNDS: Bounds = Bounds { messages: 200, bytes: 1 << 20 };
 
 /// A node whose queues are short, unless a session asks for less, with so many workers.
-pub fn add_node(network: &mut Network, workers: u8) -> usize {
-    network.add_node_with("", workers, |config| {
+pub fn with_node(seed: u64, faults: Faults, workers: u8) -> (Network, usize) {
+    let mut network = Network::new(seed, faults);
+    let node = network.add_node_with("", workers, |config| {
         (config.queue_messages, config.queue_bytes) = (BOUNDS.messages, BOUNDS.bytes);
-    })
+    });
+    (network, node)
 }
 
 /// Publishers that have a message more to send whenever there is room for it.
@@ -106,8 +108,8 @@ pub fn assert_let_go(network: &Network, node: usize) {
 fn a_subscriber_that_is_slower_than_all_its_publishers_loses_nothing() {
     for (seed, workers) in [(1, 1), (2, 3)] {
         for (qos, ack_queued) in [(1, false), (2, false), (1, true), (2, true)] {
-            let mut network = Network::new(seed, Faults { loss: 0.02, duplication: 0.02, jitter: 500 });
-            let node = add_node(&mut network, workers);
+            let (mut network, node) =
+                with_node(seed, Faults { loss: 0.02, duplication: 0.02, jitter: 500 }, workers);
             let subscriber = network.add_idle_subscriber(node, "a/#", 2);
             let mut flood = Flood::new(&mut network, 8, 1_000, 200);
             let out = PublishOut { ack_queued, ..message("a/b", b"x", qos) };
@@ -125,8 +127,7 @@ fn a_subscriber_that_is_slower_than_all_its_publishers_loses_nothing() {
 
 #[test]
 fn one_that_is_not_published_to_what_is_crowded_is_not_held_back() {
-    let mut network = Network::new(3, Faults::default());
-    let node = add_node(&mut network, 2);
+    let (mut network, node) = with_node(3, Faults::default(), 2);
     let slow = network.add_idle_subscriber(node, "slow", 1);
     let quick = network.add_subscriber(node, "quick", 1);
     grant(&mut network, slow, node, 16, 1 << 20);
@@ -149,8 +150,7 @@ fn one_that_is_not_published_to_what_is_crowded_is_not_held_back() {
 #[test]
 fn two_that_flood_each_other_do_not_block_one_another() {
     for workers in [1, 2] {
-        let mut network = Network::new(8, Faults::default());
-        let node = add_node(&mut network, workers);
+        let (mut network, node) = with_node(8, Faults::default(), workers);
         let pair: Vec<usize> =
             ["to/one", "to/other"].map(|topic| network.add_subscriber(node, topic, 1)).into();
         let mut sent = [0_usize; 2];
@@ -211,8 +211,7 @@ fn what_waits_for_all_is_bounded_and_nothing_that_was_acknowledged_is_lost() {
 
 #[test]
 fn what_waits_beyond_the_bounds_of_a_session_stays_when_it_goes_away() {
-    let mut network = Network::new(10, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(10, Faults::default(), 1);
     let subscriber = add_persistent(&mut network, node, "a/#", 1, Bounds { messages: 0, bytes: 0 });
     grant(&mut network, subscriber, node, 64, 1 << 20);
     network.hosts[subscriber].reads = false;
@@ -244,8 +243,7 @@ fn who_chose_to_lose_loses_and_holds_nobody_back() {
     for (overflow, bounds) in
         [(Overflow::DropOldest, bounds), (Overflow::DropNewest, bounds), (Overflow::DropNewest, own)]
     {
-        let mut network = Network::new(11, Faults::default());
-        let node = add_node(&mut network, 1);
+        let (mut network, node) = with_node(11, Faults::default(), 1);
         let subscriber = network.add_client();
         network.listen(subscriber, 1, "a/#", 1);
         network.connect(subscriber, node);
@@ -276,8 +274,7 @@ fn who_chose_to_lose_loses_and_holds_nobody_back() {
 #[test]
 fn a_publisher_that_is_held_back_may_leave_and_come_back() {
     for workers in [1, 3] {
-        let mut network = Network::new(12, Faults::default());
-        let node = add_node(&mut network, workers);
+        let (mut network, node) = with_node(12, Faults::default(), workers);
         let subscriber = network.add_idle_subscriber(node, "a/#", 1);
         grant(&mut network, subscriber, node, 16, 1 << 20);
         let mut flood = Flood::new(&mut network, 4, 600, 200);

@@ -1,6 +1,6 @@
 //! One client publishes for many: none of them is held up by what another publishes to somebody slow (§7.7).
 
-use super::flow::{Flood, add_node, assert_let_go, flood_one, ignore_credit, read, read_ids};
+use super::flow::{Flood, assert_let_go, flood_one, ignore_credit, read, read_ids, with_node};
 use super::network::{Faults, MILLISECOND, Network, SECOND, credit_field, message};
 use super::sessions::{grant, link_to, status};
 use crate::engine::transport::links::Entry;
@@ -47,8 +47,8 @@ fn entry(network: &mut Network, node: usize, client: usize) -> &mut Entry {
 
 /// The longest that a message to somebody quick waits for its answer, in milliseconds, while 6,000 go over the same link to one who answers ten a second.
 fn longest_wait_beside_a_flood(workers: u8, has_short_queues: bool, qos: u8, ack_queued: bool) -> u64 {
-    let mut network = Network::new(1, Faults::default());
-    let node = if has_short_queues { add_node(&mut network, workers) } else { network.add_node("", workers) };
+    let make = if has_short_queues { with_node } else { Network::with_faults };
+    let (mut network, node) = make(1, Faults::default(), workers);
     let slow = add_slow(&mut network, node, "slow");
     let quick = network.add_subscriber(node, "quick", 2);
     let gateway = add_many(&mut network);
@@ -95,8 +95,8 @@ fn who_shares_a_link_with_one_that_is_held_back_is_not_held_for_minutes() {
 fn all_that_gateways_publish_to_one_who_is_slower_comes_once_and_in_order() {
     for (seed, workers) in [(1, 1), (2, 3)] {
         for (qos, ack_queued) in [(1, false), (2, false), (1, true), (2, true)] {
-            let mut network = Network::new(seed, Faults { loss: 0.02, duplication: 0.02, jitter: 500 });
-            let node = add_node(&mut network, workers);
+            let (mut network, node) =
+                with_node(seed, Faults { loss: 0.02, duplication: 0.02, jitter: 500 }, workers);
             let slow = network.add_idle_subscriber(node, "a/#", 2);
             // Two gateways, and two who publish for themselves.
             let publishers = (0..4).map(|position| match position % 2 {
@@ -119,8 +119,7 @@ fn all_that_gateways_publish_to_one_who_is_slower_comes_once_and_in_order() {
 
 #[test]
 fn who_publishes_for_itself_and_a_gateway_both_get_on_with_one_who_is_slow() {
-    let mut network = Network::new(3, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(3, Faults::default(), 1);
     let slow = add_slow(&mut network, node, "a/#");
     let pair = [add_many(&mut network), network.add_client()];
     let mut flood = Flood::of(pair.into(), usize::MAX, 400);
@@ -141,8 +140,7 @@ fn who_publishes_for_itself_and_a_gateway_both_get_on_with_one_who_is_slow() {
 
 #[test]
 fn what_one_who_does_not_keep_to_it_sends_to_one_who_is_slow_is_refused() {
-    let mut network = Network::new(4, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(4, Faults::default(), 1);
     let slow = add_slow(&mut network, node, "a/#");
     let gateways = [add_many(&mut network), add_many(&mut network)];
     for round in 0..400 {
@@ -164,8 +162,7 @@ fn what_one_who_does_not_keep_to_it_sends_to_one_who_is_slow_is_refused() {
 
 #[test]
 fn one_that_says_late_that_it_publishes_for_many_is_let_go() {
-    let mut network = Network::new(5, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(5, Faults::default(), 1);
     let slow = add_slow(&mut network, node, "slow");
     network.add_subscriber(node, "quick", 1);
     let client = network.add_client();
@@ -202,8 +199,7 @@ fn an_idle_link_is_still_of_one_who_publishes_for_many() {
 
 #[test]
 fn what_is_for_a_slow_group_waits_and_nothing_else_does() {
-    let mut network = Network::new(7, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(7, Faults::default(), 1);
     let members = [(); 2].map(|()| network.add_member(node, "slow", "g", 1));
     for member in members {
         grant(&mut network, member, node, 16, 1 << 20);
@@ -232,8 +228,7 @@ fn what_is_for_a_slow_group_waits_and_nothing_else_does() {
 /// An owner remembers 16,384 words of a publisher's numbers. What waits must not be forgotten meanwhile: it would count as seen.
 #[test]
 fn what_waits_at_the_highest_qos_is_new_to_its_owner_however_many_others_went_before_it() {
-    let mut network = Network::new(8, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(8, Faults::default(), 1);
     let slow = add_slow(&mut network, node, "slow");
     let quick = network.add_subscriber(node, "quick/#", 2);
     let gateway = add_many(&mut network);

@@ -24,8 +24,7 @@ fn read_by(network: &Network, members: &[usize]) -> (Vec<usize>, Vec<u64>) {
 #[test]
 fn each_message_goes_to_one_member_of_each_group() {
     for (seed, workers, qos) in [(1, 1, 1), (2, 3, 1), (3, 3, 2), (4, 2, 2)] {
-        let mut network = Network::new(seed, FAULTS);
-        let node = network.add_node("", workers);
+        let (mut network, node) = Network::with_faults(seed, FAULTS, workers);
         let group: Vec<usize> = (0..3).map(|_| network.add_member(node, "a/#", "g", qos)).collect();
         let other: Vec<usize> = (0..2).map(|_| network.add_member(node, "a/+", "h", qos)).collect();
         let alone = network.add_subscriber(node, "a/b", qos);
@@ -46,8 +45,7 @@ fn each_message_goes_to_one_member_of_each_group() {
 
 #[test]
 fn a_message_in_fragments_goes_to_one_member_though_others_come() {
-    let mut network = Network::new(5, Faults { jitter: 5_000, ..Faults::default() });
-    let node = network.add_node("", 2);
+    let (mut network, node) = Network::with_faults(5, Faults { jitter: 5_000, ..Faults::default() }, 2);
     let members: Vec<usize> = (0..12)
         .map(|_| {
             let client = network.add_client();
@@ -120,8 +118,8 @@ fn take_out(network: &mut Network, node: usize, member: usize) {
 #[test]
 fn what_a_member_that_leaves_had_not_taken_over_goes_to_another() {
     for (seed, workers) in (1..10).zip([1, 2, 3].into_iter().cycle()) {
-        let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 1_000 });
-        let node = network.add_node("", workers);
+        let (mut network, node) =
+            Network::with_faults(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 1_000 }, workers);
         let members: Vec<usize> = (0..6).map(|_| network.add_member(node, "a/#", "g", 1)).collect();
         let publisher = network.add_client();
         for &member in &members[1..] {
@@ -144,8 +142,7 @@ fn what_a_member_that_leaves_had_not_taken_over_goes_to_another() {
 
 #[test]
 fn the_last_member_that_leaves_answers_for_what_it_was_sent() {
-    let mut network = Network::new(7, FAULTS);
-    let node = network.add_node("", 2);
+    let (mut network, node) = Network::with_faults(7, FAULTS, 2);
     let member = network.add_member(node, "a/#", "g", 1);
     let publisher = network.add_client();
     begin_to_leave(&mut network, member);
@@ -182,8 +179,7 @@ fn what_a_member_leaves_while_its_subtree_is_handed_over_moves_with_another() {
 fn what_a_member_that_leaves_has_not_handled_goes_to_another() {
     // It lies in the client's core; the application has read it; it has handled it.
     for (reads, handles) in [(false, false), (true, false), (true, true)] {
-        let mut network = Network::new(9, FAULTS);
-        let node = network.add_node("", 2);
+        let (mut network, node) = Network::with_faults(9, FAULTS, 2);
         let member = network.add_client_with(|config| config.hold = true);
         network.listen_in(member, 1, ("g", "a/#"), 2);
         network.connect(member, node);
@@ -215,8 +211,7 @@ fn what_a_member_that_leaves_has_not_handled_goes_to_another() {
 
 #[test]
 fn what_a_member_gave_back_is_new_to_it_when_it_is_a_member_again() {
-    let mut network = Network::new(10, FAULTS);
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_faults(10, FAULTS, 1);
     let member = network.add_client_with(|config| config.hold = true);
     let publisher = network.add_client();
     network.listen_in(member, 1, ("g", "a/#"), 2);

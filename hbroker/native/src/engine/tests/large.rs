@@ -97,8 +97,8 @@ fn at_qos_0_it_is_paced_by_its_link_and_comes_whole_where_nothing_is_lost() {
 #[test]
 fn those_that_have_no_room_beside_each_other_come_one_after_the_other() {
     for seed in 0..4 {
-        let mut network = Network::new(seed, Faults { loss: 0.01, duplication: 0.01, jitter: 500 });
-        let node = network.add_node("", 1);
+        let (mut network, node) =
+            Network::with_faults(seed, Faults { loss: 0.01, duplication: 0.01, jitter: 500 }, 1);
         let subscriber = network.add_client_with(|config| {
             config.max_message_bytes = 300_000;
             config.reassembly_bytes = 600_000;

@@ -9,8 +9,8 @@ use crate::load::topics::Traffic;
 fn every_message_and_every_copy_is_counted_under_its_topic() {
     for seed in 0..6 {
         for workers in [1, 3] {
-            let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 });
-            let node = network.add_node("", workers);
+            let (mut network, node) =
+                Network::with_faults(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 }, workers);
             let subscribers: Vec<usize> = (0..3).map(|_| network.add_subscriber(node, "t/#", 2)).collect();
             let publisher = network.add_client();
             let mut sent = [0u64; 5];
@@ -41,8 +41,8 @@ fn every_message_and_every_copy_is_counted_under_its_topic() {
 fn a_large_message_is_counted_once_beside_its_fragments() {
     for seed in 0..4 {
         for workers in [1, 3] {
-            let mut network = Network::new(seed, Faults { loss: 0.03, duplication: 0.03, jitter: 1_000 });
-            let node = network.add_node("", workers);
+            let (mut network, node) =
+                Network::with_faults(seed, Faults { loss: 0.03, duplication: 0.03, jitter: 1_000 }, workers);
             let subscribers: Vec<usize> = (0..3).map(|_| network.add_subscriber(node, "t/#", 2)).collect();
             let publisher = network.add_client();
             let (mut sent, mut bytes) = (0u64, 0u64);

@@ -110,7 +110,12 @@ impl Network {
 
     /// Without faults, with a node.
     pub fn with_node(seed: u64, workers: u8) -> (Self, usize) {
-        let mut network = Self::new(seed, Faults::default());
+        Self::with_faults(seed, Faults::default(), workers)
+    }
+
+    /// With a node.
+    pub fn with_faults(seed: u64, faults: Faults, workers: u8) -> (Self, usize) {
+        let mut network = Self::new(seed, faults);
         let node = network.add_node("", workers);
         (network, node)
     }

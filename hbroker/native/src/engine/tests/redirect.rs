@@ -64,8 +64,7 @@ fn messages_of_qos_0_leave_the_way_that_they_took_as_soon_as_another_is_known() 
 
 #[test]
 fn a_publisher_tries_each_message_once_in_the_time_that_it_waits_for_a_handover() {
-    let mut network = Network::new(1, Faults { loss: 0.0, duplication: 0.0, jitter: 0 });
-    let node = network.add_node("", 1);
+    let (mut network, node) = Network::with_faults(1, Faults { loss: 0.0, duplication: 0.0, jitter: 0 }, 1);
     network.add_subscriber(node, "b/#", 2);
     let publisher = network.add_client();
     publish_for(&mut network, publisher, 1, 1);
@@ -84,8 +83,8 @@ fn a_publisher_tries_each_message_once_in_the_time_that_it_waits_for_a_handover(
 fn an_owner_that_refuses_and_is_the_owner_again_takes_nothing_out_of_its_turn() {
     for seed in 0..12 {
         for qos in [1, 2] {
-            let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 5_000 });
-            let node = network.add_node("", 1);
+            let (mut network, node) =
+                Network::with_faults(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 5_000 }, 1);
             let subscriber = network.add_subscriber(node, "b/#", 2);
             let publisher = network.add_client();
             publish_for(&mut network, publisher, 20, qos);
@@ -107,8 +106,8 @@ fn an_owner_that_refuses_and_is_the_owner_again_takes_nothing_out_of_its_turn() 
 #[test]
 fn what_must_reach_its_subscribers_waits_until_they_are_back() {
     for seed in 0..12 {
-        let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 });
-        let node = network.add_node("", 1);
+        let (mut network, node) =
+            Network::with_faults(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 }, 1);
         let publisher = network.add_client();
         network.grant(node, "b", Grant { gathering: true, ..GRANT });
         (0..=2).for_each(|qos| publish_for(&mut network, publisher, 5, qos));
@@ -129,8 +128,8 @@ fn what_must_reach_its_subscribers_waits_until_they_are_back() {
 fn a_link_that_ends_gives_its_messages_to_the_next_in_order() {
     for seed in 0..12 {
         for qos in [1, 2] {
-            let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 });
-            let node = network.add_node("", 1);
+            let (mut network, node) =
+                Network::with_faults(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 }, 1);
             let subscriber = network.add_subscriber(node, "b/#", 2);
             let publisher = network.add_client();
             for _ in 0..4 {

@@ -15,12 +15,14 @@ const MOST_WORK: usize = 1_000;
 const MOST_SENT: u64 = 128;
 
 /// A node that has room for many retained messages.
-fn add_node(network: &mut Network, workers: u8) -> usize {
-    network.add_node_with("", workers, |config| {
+fn with_node(seed: u64, faults: Faults, workers: u8) -> (Network, usize) {
+    let mut network = Network::new(seed, faults);
+    let node = network.add_node_with("", workers, |config| {
         config.retained_bytes = 1 << 28;
         config.link_queue_bytes = 1 << 17;
         config.telemetry = false;
-    })
+    });
+    (network, node)
 }
 
 /// Has a node keep `count` messages on `a/<number>`, each in so many bytes.
@@ -61,8 +63,7 @@ fn counts(network: &Network, subscriber: usize) -> BTreeMap<&str, usize> {
 #[test]
 fn a_subscriber_gets_all_that_is_kept_once_at_any_qos() {
     for (qos, workers) in [(0, 1), (1, 1), (2, 2)] {
-        let mut network = Network::new(1, Faults::default());
-        let node = add_node(&mut network, workers);
+        let (mut network, node) = with_node(1, Faults::default(), workers);
         keep(&mut network, node, 20_000, 30, 2);
         let subscriber = network.add_subscriber(node, "#", qos);
         let key = network.session(subscriber, node);
@@ -80,8 +81,7 @@ fn a_subscriber_gets_all_that_is_kept_once_at_any_qos() {
 
 #[test]
 fn who_does_not_answer_gets_no_more_than_its_credit_and_a_part_of_its_queue() {
-    let mut network = Network::new(2, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(2, Faults::default(), 1);
     keep(&mut network, node, 20_000, 30, 1);
     let subscriber = network.add_subscriber_with(node, "#", 1, |config| config.receive_messages = 100);
     network.hosts[subscriber].reads = false;
@@ -105,8 +105,7 @@ fn who_does_not_answer_gets_no_more_than_its_credit_and_a_part_of_its_queue() {
 #[test]
 fn what_is_kept_meanwhile_comes_once_and_never_before_what_it_replaced() {
     for (seed, qos) in [(3, 1), (4, 2), (5, 1), (6, 2)] {
-        let mut network = Network::new(seed, Faults { jitter: 3_000, ..Faults::default() });
-        let node = add_node(&mut network, 1);
+        let (mut network, node) = with_node(seed, Faults { jitter: 3_000, ..Faults::default() }, 1);
         keep(&mut network, node, 3_000, 30, 2);
         let publisher = network.add_client();
         let subscriber = network.add_subscriber_with(node, "#", qos, |config| config.receive_messages = 200);
@@ -143,8 +142,7 @@ fn what_is_kept_meanwhile_comes_once_and_never_before_what_it_replaced() {
 
 #[test]
 fn it_goes_on_when_the_session_has_a_link_again() {
-    let mut network = Network::new(7, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(7, Faults::default(), 1);
     keep(&mut network, node, 20_000, 30, 1);
     let subscriber = network.add_client_with(|config| config.receive_messages = 100);
     network.listen(subscriber, 1, "#", 1);
@@ -168,8 +166,7 @@ fn it_goes_on_when_the_session_has_a_link_again() {
 #[test]
 fn it_ends_with_its_subscription_and_with_its_session() {
     for ends_session in [false, true] {
-        let mut network = Network::new(8, Faults::default());
-        let node = add_node(&mut network, 1);
+        let (mut network, node) = with_node(8, Faults::default(), 1);
         keep(&mut network, node, 20_000, 30, 1);
         let subscriber = network.add_subscriber(node, "#", 1);
         let key = network.session(subscriber, node);
@@ -194,8 +191,7 @@ fn it_ends_with_its_subscription_and_with_its_session() {
 
 #[test]
 fn who_has_too_many_is_told_and_the_refusal_counted() {
-    let mut network = Network::new(9, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(9, Faults::default(), 1);
     keep(&mut network, node, 2_000, 30, 1);
     let subscriber = network.add_client_with(|config| config.receive_messages = 1);
     network.listen(subscriber, 1, "#", 1);
@@ -220,8 +216,7 @@ fn who_has_too_many_is_told_and_the_refusal_counted() {
 
 #[test]
 fn many_who_subscribe_to_everything_take_small_turns_between_messages() {
-    let mut network = Network::new(10, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(10, Faults::default(), 1);
     keep(&mut network, node, 100_000, 10, 1);
     let subscribers: Vec<usize> = (0..64)
         .map(|_| network.add_subscriber_with(node, "#", 1, |config| config.receive_messages = 300))
@@ -260,8 +255,7 @@ fn many_who_subscribe_to_everything_take_small_turns_between_messages() {
 
 #[test]
 fn what_is_dropped_is_freed_in_turns_of_its_own() {
-    let mut network = Network::new(11, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(11, Faults::default(), 1);
     keep(&mut network, node, 5_000, 10, 1);
     let now = network.now;
     let engine = &mut network.hosts[node].engines[0];

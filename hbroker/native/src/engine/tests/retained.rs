@@ -43,8 +43,8 @@ fn numbers(network: &Network, subscriber: usize) -> Vec<u32> {
 #[test]
 fn who_subscribes_gets_the_latest_and_never_an_older_one_after_it() {
     for (seed, qos, size) in [(1, 1, 4), (2, 2, 4), (3, 1, 3_000), (4, 2, 3_000), (5, 1, 4), (6, 2, 3_000)] {
-        let mut network = Network::new(seed, Faults { loss: 0.2, duplication: 0.05, jitter: 20_000 });
-        let node = network.add_node("", 1);
+        let (mut network, node) =
+            Network::with_faults(seed, Faults { loss: 0.2, duplication: 0.05, jitter: 20_000 }, 1);
         let publishers = [network.add_client(), network.add_client()];
         let mut subscribers = Vec::new();
         for number in 1_u32..=60 {
@@ -73,8 +73,8 @@ fn who_subscribes_gets_the_latest_and_never_an_older_one_after_it() {
 fn what_is_cleared_stays_so_though_qos_0_comes_late() {
     let mut arrived = 0;
     for seed in 0..50 {
-        let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 20_000 });
-        let node = network.add_node("", 1);
+        let (mut network, node) =
+            Network::with_faults(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 20_000 }, 1);
         let publisher = network.add_client();
         network.publish(publisher, &retained("a/b", b"x", 0));
         let between = network.rng.random_range(0..5 * MILLISECOND);
@@ -93,8 +93,7 @@ fn what_is_cleared_stays_so_though_qos_0_comes_late() {
 #[test]
 fn each_listener_gets_what_is_retained_once_however_often_it_is_asked_for() {
     for (seed, qos) in [(7, 1), (8, 2), (9, 2)] {
-        let mut network = Network::new(seed, Faults::HEAVY);
-        let node = network.add_node("", 1);
+        let (mut network, node) = Network::with_faults(seed, Faults::HEAVY, 1);
         let publisher = network.add_client();
         let large = vec![7; 5_000];
         network.publish(publisher, &retained("a/small", b"x", 2));

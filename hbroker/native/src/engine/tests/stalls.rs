@@ -1,6 +1,6 @@
 //! When a subscriber that is connected counts as stalled, and when it does not any more (§7.3).
 
-use super::flow::{Flood, add_node, read};
+use super::flow::{Flood, read, with_node};
 use super::handover::export_queued;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{add_persistent, check, dropped, grant, status};
@@ -63,8 +63,7 @@ fn one_message_that_is_left_out_holds_publishers_for_two_seconds_and_no_longer()
 /// A message that is among the oldest when another front is marked has its own two seconds, and not those of both.
 #[test]
 fn a_message_behind_one_that_is_answered_late_holds_publishers_no_longer() {
-    let mut network = Network::new(1, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(1, Faults::default(), 1);
     let subscriber = network.add_subscriber_with(node, "a/#", 1, |config| config.hold = true);
     let publisher = network.add_client();
     let id = network.hosts[publisher].publisher;
@@ -83,8 +82,7 @@ fn a_message_behind_one_that_is_answered_late_holds_publishers_no_longer() {
 /// The oldest message is in the queue when the front is marked, for the subscriber takes nothing; then it takes all, and answers for all but that one.
 #[test]
 fn a_message_that_waited_when_progress_was_marked_may_not_be_left_out_either() {
-    let mut network = Network::new(6, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(6, Faults::default(), 1);
     let picky = network.add_subscriber_with(node, "a/#", 1, |config| config.hold = true);
     grant(&mut network, picky, node, 0, 1 << 20);
     network.run(50 * MILLISECOND);
@@ -106,8 +104,7 @@ fn a_message_that_waited_when_progress_was_marked_may_not_be_left_out_either() {
 /// It answers nothing of its own subscription, but joins and leaves a shared group again and again, whose messages it leaves unanswered, too.
 #[test]
 fn one_that_leaves_a_group_now_and_then_does_not_set_its_clock_back() {
-    let mut network = Network::new(1, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(1, Faults::default(), 1);
     let silent = network.add_idle_subscriber(node, "a/#", 1);
     let second = network.add_member(node, "g/t", "g", 1);
     let (victim, helper) = (network.add_client(), network.add_client());
@@ -130,8 +127,7 @@ fn one_that_leaves_a_group_now_and_then_does_not_set_its_clock_back() {
 /// One pause of three seconds, and then it answers eight thousand messages a second, which is less than its publishers could send.
 #[test]
 fn one_that_paused_is_waited_for_again_when_it_goes_on_though_its_queue_is_full() {
-    let mut network = Network::new(8, Faults::default());
-    let node = add_node(&mut network, 1);
+    let (mut network, node) = with_node(8, Faults::default(), 1);
     let subscriber = network.add_idle_subscriber(node, "a/#", 1);
     grant(&mut network, subscriber, node, 64, 1 << 20);
     let mut flood = Flood::new(&mut network, 8, usize::MAX, 20);
@@ -168,8 +164,7 @@ fn a_handover_of_what_a_session_has_nothing_of_does_not_set_its_clock_back() {
 #[test]
 fn one_that_answers_steadily_is_waited_for_and_does_not_stall() {
     for (each, pause) in [(1, 20), (1, 1), (16, 1_000)] {
-        let mut network = Network::new(6, Faults::default());
-        let node = add_node(&mut network, 1);
+        let (mut network, node) = with_node(6, Faults::default(), 1);
         let subscriber = network.add_idle_subscriber(node, "a/#", 1);
         let mut flood = Flood::new(&mut network, 3, 10_000, 400);
         let start = network.now;

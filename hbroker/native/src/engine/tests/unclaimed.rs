@@ -6,8 +6,8 @@ use crate::tables::match_set::Subscriber;
 
 /// A client that is subscribed at a node, with nobody listening yet.
 fn subscribed(seed: u64, persistent: bool) -> (Network, usize, usize) {
-    let mut network = Network::new(seed, Faults { loss: 0.1, duplication: 0.1, jitter: 2_000 });
-    let node = network.add_node("", 1);
+    let (mut network, node) =
+        Network::with_faults(seed, Faults { loss: 0.1, duplication: 0.1, jitter: 2_000 }, 1);
     let client = network.add_client_with(|config| {
         config.persistent = persistent;
         config.receive_bytes = 20_000;

@@ -6,8 +6,8 @@ use super::network::{Faults, MILLISECOND, Network, message, value};
 fn messages_cross_between_workers_at_every_qos() {
     for (seed, workers) in [(1, 2), (2, 3), (3, 4)] {
         for qos in 0..=2 {
-            let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 });
-            let node = network.add_node("", workers);
+            let (mut network, node) =
+                Network::with_faults(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 }, workers);
             let subscribers: Vec<usize> = (0..6).map(|_| network.add_subscriber(node, "a/#", 2)).collect();
             let publishers: Vec<usize> = (0..3).map(|_| network.add_client()).collect();
             for _ in 0..40 {

@@ -68,8 +68,8 @@ fn a_full_queue_gives_way_as_its_policy_says() {
 
 #[test]
 fn no_more_is_given_to_a_link_than_its_peer_grants() {
-    let mut network = Network::new(5, Faults { loss: 0.05, duplication: 0.0, jitter: 1_000 });
-    let node = network.add_node("", 1);
+    let (mut network, node) =
+        Network::with_faults(5, Faults { loss: 0.05, duplication: 0.0, jitter: 1_000 }, 1);
     let subscriber = network.add_subscriber(node, "a/#", 1);
     let publisher = network.add_client();
     let mut granted = 4_096;
