@@ -1,13 +1,6 @@
 //! The subscription trie: it finds the sessions whose filters match a topic.
 //!
-//! ```text
-//! SubscriptionTrie (this file)   insert, remove, remove_session, collect_matches
-//!   plain           filters without wildcards, by their whole text
-//!   nodes           filters with wildcards, level by level
-//!   subscriptions   a subscription at its filter and at its session
-//! ```
-//!
-//! A filter without wildcards matches one topic, so it is found by its whole text. The other filters form a
+//! A filter without wildcards matches one topic, so it is found by its whole text (`plain`). The other filters form a
 //! trie. A node stands for the first levels of some filters. It has named children and, in fields of their
 //! own, two wildcard children, `+` and `#`. A look-up keeps the set of nodes that match the levels so far,
 //! and replaces it level by level. So its cost depends on the topic's levels and on the wildcards on the way,
@@ -22,14 +15,15 @@
 //! filters. Members of shared groups (§6.5) are among the other subscribers: a session has a slot for its own
 //! subscriptions, and one for each of its groups, so that sessions outside of groups pay nothing for groups.
 
-mod nodes;
 mod plain;
-mod subscriptions;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
 use crate::keyed_hash::KeyedHash;
@@ -38,6 +32,7 @@ use crate::tables::arena::{Arena, ListArena, SmallList};
 use crate::tables::groups::{Numbered, OWN, shared_id};
 use crate::tables::slot_index::SlotIndex;
 use crate::tables::trie::plain::PlainFilters;
+use crate::topic;
 
 pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
 
@@ -307,6 +302,272 @@ impl SubscriptionTrie {
             }
         }
     }
+}
+
+impl SubscriptionTrie {
+    fn find_node(&self, filter: &str) -> Option<u32> {
+        filter.split('/').try_fold(ROOT, |node, level| self.step(node, level))
+    }
+
+    fn make_node(&mut self, filter: &str) -> u32 {
+        filter.split('/').fold(ROOT, |node, level| self.make_child(node, level))
+    }
+
+    fn make_child(&mut self, node: u32, level: &str) -> u32 {
+        match self.step(node, level) {
+            Some(child) => child,
+            None => self.add_child(node, level),
+        }
+    }
+
+    fn step(&self, node: u32, level: &str) -> Option<u32> {
+        match level {
+            "+" => Some(self.nodes[node].plus).filter(|&child| child != NONE),
+            "#" => Some(self.nodes[node].hash).filter(|&child| child != NONE),
+            _ => self.child(node, self.hasher.hash_bytes(level.as_bytes()), level.as_bytes()),
+        }
+    }
+
+    fn child(&self, parent: u32, name_hash: u64, name: &[u8]) -> Option<u32> {
+        let is_it = |child: u32| {
+            let child = &self.nodes[child];
+            child.parent == parent && child.name[..] == *name
+        };
+        self.children.find(child_hash(parent, name_hash), is_it)
+    }
+
+    fn add_child(&mut self, parent: u32, level: &str) -> u32 {
+        let name = SmallVec::from_slice(level.as_bytes());
+        let node = self.nodes.insert(Node { parent, name, ..Node::default() });
+        match level {
+            "+" => self.nodes[parent].plus = node,
+            "#" => self.nodes[parent].hash = node,
+            _ => {
+                self.nodes[parent].children += 1;
+                let name_hash = self.hasher.hash_bytes(level.as_bytes());
+                self.children.insert(child_hash(parent, name_hash), node);
+            }
+        }
+        node
+    }
+
+    /// Removes a node that is not needed any more, and then its ancestors that only it needed.
+    fn prune(&mut self, mut node: u32) {
+        while node != ROOT && self.nodes[node].is_bare() {
+            let Node { parent, name, .. } = self.nodes.take(node);
+            match &name[..] {
+                b"+" => self.nodes[parent].plus = NONE,
+                b"#" => self.nodes[parent].hash = NONE,
+                _ => {
+                    self.nodes[parent].children -= 1;
+                    self.children.remove(child_hash(parent, self.hasher.hash_bytes(&name)), node);
+                }
+            }
+            node = parent;
+        }
+    }
+
+    /// The filter that a node stands for.
+    fn filter_of(&self, mut node: u32) -> String {
+        let mut levels = Vec::new();
+        while node != ROOT {
+            levels.push(str::from_utf8(&self.nodes[node].name).expect("it was a string when it came"));
+            node = self.nodes[node].parent;
+        }
+        levels.reverse();
+        levels.join("/")
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            parent: NONE,
+            plus: NONE,
+            hash: NONE,
+            children: 0,
+            subscriptions: SmallList::None,
+            name: SmallVec::new(),
+        }
+    }
+}
+
+impl Node {
+    /// Whether the node has no children and no subscriptions.
+    fn is_bare(&self) -> bool {
+        self.children == 0
+            && self.plus == NONE
+            && self.hash == NONE
+            && matches!(self.subscriptions, SmallList::None)
+    }
+}
+
+/// The hash of the name is keyed, so the sum is, too. The odd factor, 2^64 divided by the golden ratio,
+/// spreads the many parents of the same name.
+fn child_hash(parent: u32, name_hash: u64) -> u64 {
+    name_hash.wrapping_add(u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+impl SubscriptionTrie {
+    /// The slot of a session: for its own subscriptions, or for its membership of a group.
+    fn find_session(&self, id: SessionKey, group: u32) -> Option<u32> {
+        let is_it = |slot: &u32| (self.sessions[*slot].id, self.sessions[*slot].group) == (id, group);
+        self.session_slots.find(session_hash(id, group), is_it).copied()
+    }
+
+    fn make_session(&mut self, id: SessionKey, group: &str) -> u32 {
+        let number = if group.is_empty() { Some(OWN) } else { self.groups.number(group) };
+        if let Some(slot) = number.and_then(|number| self.find_session(id, number)) {
+            return slot;
+        }
+        let number = if group.is_empty() { OWN } else { self.groups.acquire(group.into()) };
+        if number != OWN {
+            self.memberships.insert((id, number));
+        }
+        let slot = self.sessions.insert(Session { id, group: number, filters: SmallList::None });
+        let sessions = &self.sessions;
+        let hash_of = |&slot: &u32| session_hash(sessions[slot].id, sessions[slot].group);
+        self.session_slots.insert_unique(session_hash(id, number), slot, hash_of);
+        slot
+    }
+
+    fn drop_session(&mut self, slot: u32) {
+        let Session { id, group, .. } = self.sessions.take(slot);
+        if let Ok(entry) = self.session_slots.find_entry(session_hash(id, group), |&other| other == slot) {
+            entry.remove();
+        }
+        if group != OWN {
+            self.memberships.remove(&(id, group));
+            self.groups.release(group);
+        }
+    }
+
+    /// All slots of a session.
+    fn slots_of(&self, id: SessionKey) -> Vec<u32> {
+        let groups = self.memberships.range((id, 0)..=(id, OWN)).map(|&(_, group)| group);
+        groups.chain([OWN]).filter_map(|group| self.find_session(id, group)).collect()
+    }
+
+    /// Where a filter is stored.
+    fn find(&self, filter: &str) -> Option<FilterLocation> {
+        if topic::has_wildcards(filter) {
+            self.find_node(filter).map(FilterLocation::Node)
+        } else {
+            self.plain.find(filter).map(FilterLocation::Plain)
+        }
+    }
+
+    /// Where a filter is stored. It is added if it is new.
+    fn make(&mut self, filter: &str) -> FilterLocation {
+        if topic::has_wildcards(filter) {
+            FilterLocation::Node(self.make_node(filter))
+        } else {
+            FilterLocation::Plain(self.plain.make(filter))
+        }
+    }
+
+    /// The filter at a location.
+    fn text(&self, location: FilterLocation) -> Cow<'_, str> {
+        match location {
+            FilterLocation::Plain(filter) => self.plain.text(filter).into(),
+            FilterLocation::Node(node) => self.filter_of(node).into(),
+        }
+    }
+
+    /// The index of the session's subscription among those of a filter. It searches the shorter of the two
+    /// lists.
+    fn position(&self, location: FilterLocation, session: u32) -> Option<u32> {
+        let (subscriptions, filters) = (self.subscriptions(location), self.filters(session));
+        if subscriptions.len() <= filters.len() {
+            subscriptions.iter().position(|each| each.session == session).map(|position| position as u32)
+        } else {
+            filters.iter().find(|filter| filter.location == location).map(|filter| filter.position)
+        }
+    }
+
+    /// Adds a subscription that is not there yet.
+    fn attach(&mut self, location: FilterLocation, session: u32, options: Options, shared: u32) {
+        let filter = Filter { location, position: self.subscriptions(location).len() as u32 };
+        let Session { id, .. } = self.sessions[session];
+        let position = self.filters(session).len() as u32;
+        let subscription = Subscription { id, session, position, options, shared };
+        self.sessions[session].filters.push(filter, &mut self.session_lists);
+        let (list, list_arena) = self.list_mut(location);
+        list.push(subscription, list_arena);
+        self.len += 1;
+    }
+
+    /// Removes the subscription at this index of a filter, and everything that existed only for it.
+    fn detach(&mut self, location: FilterLocation, position: u32) {
+        let (list, list_arena) = self.list_mut(location);
+        let Some(gone) = list.swap_remove(position, list_arena) else {
+            return;
+        };
+        if gone.shared != OWN {
+            self.shared_ids.release(gone.shared);
+        }
+        if let Some(&moved) = self.subscriptions(location).get(position as usize) {
+            self.filters_mut(moved.session)[moved.position as usize].position = position;
+        }
+        self.sessions[gone.session].filters.swap_remove(gone.position, &mut self.session_lists);
+        if let Some(&moved) = self.filters(gone.session).get(gone.position as usize) {
+            self.subscriptions_mut(moved.location)[moved.position as usize].position = gone.position;
+        }
+        if self.filters(gone.session).is_empty() {
+            self.drop_session(gone.session);
+        }
+        match location {
+            FilterLocation::Plain(filter) if self.subscriptions(location).is_empty() => {
+                self.plain.remove(filter);
+            }
+            FilterLocation::Plain(_) => {}
+            FilterLocation::Node(node) => self.prune(node),
+        }
+        self.len -= 1;
+    }
+
+    fn subscriptions(&self, location: FilterLocation) -> &[Subscription] {
+        let list = match location {
+            FilterLocation::Plain(filter) => &self.plain[filter].subscriptions,
+            FilterLocation::Node(node) => &self.nodes[node].subscriptions,
+        };
+        list.as_slice(&self.list_arena)
+    }
+
+    fn subscriptions_mut(&mut self, location: FilterLocation) -> &mut [Subscription] {
+        let (list, list_arena) = self.list_mut(location);
+        list.as_mut_slice(list_arena)
+    }
+
+    fn list_mut(
+        &mut self,
+        location: FilterLocation,
+    ) -> (&mut SmallList<Subscription>, &mut ListArena<Subscription>) {
+        let list = match location {
+            FilterLocation::Plain(filter) => &mut self.plain[filter].subscriptions,
+            FilterLocation::Node(node) => &mut self.nodes[node].subscriptions,
+        };
+        (list, &mut self.list_arena)
+    }
+
+    fn filters(&self, session: u32) -> &[Filter] {
+        self.sessions[session].filters.as_slice(&self.session_lists)
+    }
+
+    fn filters_mut(&mut self, session: u32) -> &mut [Filter] {
+        self.sessions[session].filters.as_mut_slice(&mut self.session_lists)
+    }
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self { id: SessionKey(0), group: OWN, filters: SmallList::None }
+    }
+}
+
+/// This core assigns the numbers of sessions and groups, so a hash without a key is safe.
+fn session_hash(id: SessionKey, group: u32) -> u64 {
+    FxBuildHasher.hash_one((id, group))
 }
 
 #[cfg(test)]
