@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.protocol import timers
 from hbroker.protocol.events import Joined
-from hbroker.protocol.sessions.options import SessionOptions
+from hbroker.protocol.results import Published
+from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World, operators
 from hbroker.sim.network.paths import CLEAR
 from hbroker.subtree import is_within
@@ -109,3 +111,38 @@ class Tree:
     def _watch(self, datagram: Datagram) -> None:
         if "publish" in datagram.kinds():
             self.published.append(datagram)
+
+
+class AbsentSubscriber:
+    """A client with a persistent session, which subscribes once and then only comes to read; and a publisher.
+
+    Each message of the topic has to reach it once."""
+
+    def __init__(self, tree: Tree, topic: str) -> None:
+        self.tree, self.topic = tree, topic
+        self._session_options = SessionOptions("lamp", session_id("lamp"), expiry_s=600)
+        self._publisher = tree.client("publisher")
+        self._published = 0
+        self.read()
+
+    def publish(self, count: int = 1) -> None:
+        """Publishes the next messages, numbered from 1, and waits until all are acknowledged."""
+        for _ in range(count):
+            self._published += 1
+            self._publisher.publish(self.topic, str(self._published).encode(), qos=1)
+        self.tree.world.run_until(lambda: self._acknowledged == self._published)
+
+    def read(self) -> list[int]:
+        """Comes, reads what waits, and goes. Returns the numbers of these messages."""
+        client = self.tree.client("lamp", self._session_options)
+        client.subscribe(self.topic, qos=1)
+        self.tree.world.run(10 * timers.SECOND)
+        client.leave()
+        self.tree.world.run(timers.SECOND)
+        client.kill()
+        return [int(message.payload) for message in client.messages]
+
+    @property
+    def _acknowledged(self) -> int:
+        results = self._publisher.results
+        return sum(isinstance(result, Published) and result.reason < 0x80 for result in results)

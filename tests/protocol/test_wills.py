@@ -167,9 +167,9 @@ def test_a_will_for_a_topic_that_the_node_does_not_own_is_refused() -> None:
     assert ack.referral.node == "kitchen"
 
 
-def received_wills(*wills: pb.WillRecord) -> ReceivedState:
+def received_wills(*wills: pb.WillRecord, subtree: str = "") -> ReceivedState:
     """The state received in a handover from another node, with these wills."""
-    received = ReceivedState()
+    received = ReceivedState(subtree)
     received.add(pb.Transfer(wills=wills))
     return received
 
@@ -239,6 +239,16 @@ def test_a_handed_over_will_does_not_replace_one_that_the_client_registered_at_t
     target.node.wills.install_state(target.now, received_wills(pb.WillRecord(session=S, publish=older)))
     target.link_down(link, S)
     assert published(target) == [("home/gone", 7, 1)]
+
+
+def test_a_will_that_the_child_hands_back_replaces_the_one_that_the_parent_kept_until_done() -> None:
+    """The client has registered another will at the child since, or withdrawn it."""
+    newer = pb.Publish(topic="home/gone", publisher=7, sequence=0x99).SerializeToString()
+    for wills in ([pb.WillRecord(session=S, publish=newer)], []):
+        parent, _ = with_will()
+        cut_out(parent)
+        parent.node.wills.install_state(parent.now, received_wills(*wills, subtree="home"))
+        assert [record.publish for record in parent.node.wills.records("home")] == [w.publish for w in wills]
 
 
 def test_the_client_of_a_will_is_told_when_the_node_loses_the_topic_without_a_handover() -> None:

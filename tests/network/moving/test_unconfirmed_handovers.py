@@ -1,7 +1,7 @@
-"""Between COMMIT and DONE only the source's files have the cuts below a subtree (§5.4, §5.10).
+"""Between COMMIT and DONE only the source's files have what was handed over (§5.4, §5.10).
 
-So until DONE the source keeps these cuts, whatever the target does, and hands nothing around the subtree on.
-Otherwise the owner of a cut and the target's next run would own the same topics.
+So until DONE the source keeps all of it, whatever the target does, and hands nothing around the subtree on.
+Otherwise the owner of a cut and the target's next run would own the same topics, and messages would be lost.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from hbroker.protocol.timers import SECOND
 from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost
 from hbroker.sim.network.operators import Operator, Step
 from hbroker.sim.network.storage.files import NodeFiles
-from tests.network.networks import Tree
+from tests.network.networks import AbsentSubscriber, Tree
 
 TOPIC = "home/kitchen/oven/light"
+KETTLE = "home/kitchen/kettle"
 SLOW_SYNC = SECOND // 2
+LINK_LOST = 16 * SECOND
+"""After this time without an answer both ends of a link know that it is lost."""
 SOON = 3 * SECOND
 """A child whose handover ended without its knowledge would try again later, with its next renewal."""
 
@@ -66,6 +69,13 @@ class Owners:
         self.world.run_until(lambda: sent)
         self.world.on_datagram = None
 
+    def lose_link(self, node: NodeHost, subtree: str) -> None:
+        """The link over which a node holds a subtree breaks. The node renews over another link."""
+        link = node.control.jurisdiction.grant_of(subtree).link
+        assert link is not None
+        node.engine.close(link)
+        self.world.drive(node)
+
     def _check(self) -> None:
         nodes = [host for host in self.world.hosts.values() if isinstance(host, NodeHost)]
         owners = [node.settings.name for node in nodes if node.owns(TOPIC)]
@@ -94,10 +104,7 @@ def test_a_child_that_loses_its_link_and_dies_before_its_disk_is_synced() -> Non
     network = Owners()
     kitchen = network.start("home/kitchen", has_full_disk=True)
     network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
-    link = kitchen.control.jurisdiction.grant_of("home/kitchen").link
-    assert link is not None
-    kitchen.engine.close(link)
-    network.world.drive(kitchen)
+    network.lose_link(kitchen, "home/kitchen")
     network.run_until_sent(lambda packet: packet.join.subtree == "home/kitchen" and bool(packet.join.epoch))
     network.world.run(SECOND // 100)
     kitchen = network.run_again(kitchen)
@@ -170,3 +177,134 @@ def test_a_node_delegates_nothing_around_a_subtree_that_it_is_taking_over() -> N
     world.run(SECOND)
     assert network.oven.owns(TOPIC)
     assert [int(message.payload) for message in subscriber.messages] == list(range(400))
+
+
+def test_done_is_sent_again_over_the_next_link() -> None:
+    """The child's disk was synced when COMMIT came, so DONE was sent at once. It is lost with the link."""
+    network = Owners()
+    world, root = network.world, network.tree.root
+    subscriber = AbsentSubscriber(network.tree, KETTLE)
+    subscriber.publish()
+    kitchen = network.start("home/kitchen")
+    network.run_until_sent(lambda packet: is_phase(packet, pb.TRANSFER_PHASE_COMMIT))
+    ends = {kitchen.address, root.address}
+    sent_at: list[int] = []
+
+    def path(datagram: Datagram) -> Faults | None:
+        if any(is_phase(packet, pb.TRANSFER_PHASE_DONE) for packet in datagram.decode().packets):
+            sent_at.append(world.now)
+        return None if sent_at and {datagram.source, datagram.destination} == ends else CLEAR
+
+    world.path = path
+    world.run_until(lambda: bool(sent_at))
+    network.lose_link(kitchen, "home/kitchen")
+    world.path = None
+    network.run_until_sent(lambda packet: is_phase(packet, pb.TRANSFER_PHASE_DONE))
+    assert subscriber.read() == [1]
+    kitchen = network.run_again(kitchen)
+    world.run_until(lambda: kitchen.owns(KETTLE))
+    assert not subscriber.read(), "The parent would hand the message over again."
+
+
+def test_nothing_is_forgotten_while_a_child_without_a_link_owes_done() -> None:
+    """A node forgets what it does not need when a child hands back a subtree."""
+    network = Owners()
+    world, subscriber = network.world, AbsentSubscriber(network.tree, KETTLE)
+    garden = network.start("garden")
+    world.run_until(lambda: garden.control.is_serving)
+    subscriber.publish()
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    world.run_until(lambda: kitchen.owns(KETTLE))
+    network.lose_link(kitchen, "home/kitchen")
+    Operator(world, [Step(garden, pb.ORDER_KIND_HAND_BACK, "garden")])
+    world.run_until(lambda: network.tree.root.owns("garden/x"))
+    kitchen = network.run_again(kitchen)
+    world.run_until(lambda: kitchen.owns(KETTLE))
+    subscriber.publish()
+    assert subscriber.read() == [1, 2]
+
+
+def test_a_subtree_around_a_child_that_has_lost_its_link_is_delegated_after_done() -> None:
+    network = Owners()
+    world, subscriber = network.world, AbsentSubscriber(network.tree, KETTLE)
+    porch = network.start("porch")
+    world.run_until(lambda: porch.control.is_serving)
+    subscriber.publish()
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    world.run_until(lambda: kitchen.owns(KETTLE))
+    network.lose_link(kitchen, "home/kitchen")
+    Operator(world, [Step(porch, pb.ORDER_KIND_CLAIM, "home")])
+    world.run(10 * SECOND)
+    assert not porch.owns("home/x")
+    kitchen = network.run_again(kitchen)
+    world.run_until(lambda: porch.owns("home/x") and kitchen.owns(KETTLE))
+    subscriber.publish()
+    assert subscriber.read() == [1, 2]
+
+
+def test_a_cut_below_a_child_that_owes_done_is_kept_for_longer_than_a_lease() -> None:
+    network = Owners()
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    network.world.run(3 * timers.LEASE)
+    kitchen = network.run_again(kitchen)
+    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    network.world.run(2 * timers.LEASE)
+    assert network.oven.owns(TOPIC)
+
+
+def test_the_cuts_below_a_child_that_owes_done_end_with_its_lease() -> None:
+    """The child and the owner below it have gone: the parent serves all topics again."""
+    network = Owners()
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    kitchen.kill()
+    network.oven.kill()
+    network.world.run_until(lambda: network.tree.root.owns(TOPIC), 3 * timers.LEASE)
+    assert network.tree.root.owns(KETTLE)
+
+
+def test_a_restarted_child_is_refused_while_its_delegation_is_not_on_the_disk() -> None:
+    """Its handover could not commit, and its subtree would have no owner for as long as the child asks."""
+    network = Owners()
+    world = network.world
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    world.run_until(lambda: kitchen.owns(KETTLE))
+    world.run(2 * timers.LEASE)
+    network.oven.kill()
+    network.oven = network.oven.restart(remembers=True)
+    world.run_until(lambda: kitchen.owns(TOPIC), 2 * timers.LEASE)
+    kitchen.files.mend()
+    world.run_until(lambda: network.oven.owns(TOPIC))
+
+
+@pytest.mark.parametrize("has_full_disk", [True, False])
+@pytest.mark.parametrize("reads_early", [True, False])
+def test_what_waits_for_a_subscriber_comes_from_one_side_after_a_failed_handing_back(
+    has_full_disk: bool, reads_early: bool
+) -> None:
+    """COMMIT of the child is lost, and neither node knows which of them has the subtree."""
+    network = Owners()
+    world, root = network.world, network.tree.root
+    subscriber = AbsentSubscriber(network.tree, KETTLE)
+    subscriber.publish(3)
+    kitchen = network.start("home/kitchen", has_full_disk=has_full_disk)
+    world.run_until(lambda: kitchen.owns(KETTLE))
+    read = subscriber.read() if reads_early else []
+    subscriber.publish(2)
+    ends = {kitchen.address, root.address}
+    committed_at: list[int] = []
+
+    def path(datagram: Datagram) -> Faults | None:
+        if any(is_phase(packet, pb.TRANSFER_PHASE_COMMIT) for packet in datagram.decode().packets):
+            committed_at.append(world.now)
+        is_lost = committed_at and {datagram.source, datagram.destination} == ends
+        return None if is_lost and world.now < committed_at[0] + LINK_LOST else CLEAR
+
+    world.path = path
+    Operator(world, [Step(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen")])
+    world.run_until(lambda: bool(committed_at))
+    world.run(LINK_LOST)
+    kitchen.files.mend()
+    world.run_until(lambda: root.owns(KETTLE))
+    assert read + subscriber.read() == [1, 2, 3, 4, 5]

@@ -54,11 +54,13 @@ class FakeParts:
     def __init__(self) -> None:
         self.withdrawn: list[Key] = []
         self.is_around_served = False
+        self.is_delegated = False
 
     def withdraw(self, session: int, key: Key) -> None:
         self.withdrawn.append(key)
 
-    def delegation_of(self, subtree: str) -> None: ...
+    def delegation_of(self, subtree: str) -> Delegation | None:
+        return cut(subtree, "child") if self.is_delegated else None
 
     def is_inner(self, subtree: str) -> bool:
         return self.is_around_served
@@ -416,6 +418,16 @@ def test_a_failed_handover_leaves_retained_messages_that_the_node_serves_by_now(
     handover.state.parts.is_around_served = True
     handover.handover_target.abandon()
     assert set(handover.new.messages) == {"a/x"}
+
+
+def test_a_failed_taking_back_leaves_no_retained_messages_although_the_node_serves_around_the_child() -> None:
+    """The child may clear them before it hands the subtree back once more."""
+    handover = Handover()
+    handover.old.publish("a/x", b"1", 0, True)
+    handover.begin()
+    handover.state.parts.is_around_served = handover.state.parts.is_delegated = True
+    handover.handover_target.abandon()
+    assert not handover.new.messages
 
 
 def test_both_state_machines_reach_complete() -> None:
