@@ -6,7 +6,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
-from hbroker.protocol.events import LeaseLost
+from hbroker.protocol.events import LeaseLost, Refused
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.timers import LEASE, SECOND
 from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost
@@ -42,7 +42,9 @@ def test_a_node_that_hands_back_waits_for_a_child_below_that_was_sent_commit() -
 
     world.path = path
     world.run_until(lambda: bool(committed_at))
-    tree.leave(home)
+    home.leave()
+    world.run_until(lambda: home.control.has_stopped)
+    home.kill()
     world.run_until(lambda: kitchen.owns(KETTLE))
     assert subscriber.read() == [1, 2, 3, 4, 5]
 
@@ -70,6 +72,29 @@ def test_a_node_that_ends_a_handover_below_keeps_the_link_for_other_subtrees() -
     home.kill()
     world.run_until(lambda: tree.root.owns(KETTLE))
     assert subscriber.read() == [1, 2, 3, 4, 5]
+
+
+def test_a_renewal_does_not_revive_a_handover_that_has_ended_over_a_link_that_stays() -> None:
+    """The parent serves on, because its disk is slow. The joiner waits for a COMMIT that never comes."""
+    tree = Tree.grow(5)
+    world = tree.world
+    settings = NodeSettings("home", "home", world.new_address(), root=tree.root.address)
+    files = NodeFiles(world, settings)
+    home = NodeHost(world, settings, files)
+    world.run_until(lambda: tree.serves(home))
+    kitchen = tree.join("home/kitchen")
+    world.run(3 * SECOND)
+    link = kitchen.control.jurisdiction.grant_of("home/kitchen").link
+    files.sync_us = 3 * SECOND // 2
+    Operator(world, [Step(kitchen, pb.ORDER_KIND_CLAIM, "home/bedroom")])
+    world.run_until(lambda: home.control.jurisdiction.delegation_of("home/bedroom") is not None)
+    world.run_until(lambda: home.owns("home/bedroom/lamp"), 2 * SECOND)
+    files.sync_us = 0
+    world.run_until(lambda: any(isinstance(event, Refused) for event in kitchen.events), LEASE)
+    assert home.owns("home/bedroom/lamp")
+    tree.order(kitchen, pb.ORDER_KIND_CLAIM, "home/bedroom")
+    assert kitchen.owns("home/bedroom/lamp")
+    assert kitchen.control.jurisdiction.grant_of("home/kitchen").link == link
 
 
 @pytest.mark.parametrize("between", [0, 2_000, 10_000])

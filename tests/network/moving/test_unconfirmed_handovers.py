@@ -216,6 +216,7 @@ def test_nothing_is_forgotten_while_a_child_without_a_link_owes_done() -> None:
     kitchen = network.start("home/kitchen", has_full_disk=True)
     world.run_until(lambda: kitchen.owns(KETTLE))
     network.lose_link(kitchen, "home/kitchen")
+    world.run(3 * SECOND)
     Operator(world, [Step(garden, pb.ORDER_KIND_HAND_BACK, "garden")])
     world.run_until(lambda: network.tree.root.owns("garden/x"))
     kitchen = network.run_again(kitchen)
