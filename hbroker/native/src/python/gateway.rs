@@ -226,7 +226,7 @@ impl Gateway {
     }
 
     fn refuse_guesses(&self, py: Python<'_>, attempts: Option<&Attempts>) {
-        let attempts = attempts.map(|attempts| Arc::clone(&attempts.attempts));
+        let attempts = attempts.map(|attempts| Arc::clone(&attempts.0));
         py.detach(|| self.gateway.refuse_guesses(attempts));
     }
 

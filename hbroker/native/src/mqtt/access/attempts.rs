@@ -99,7 +99,7 @@ pub struct Attempts {
     /// The queue of password checks is full.
     is_full: AtomicBool,
     /// The reason strings for clients, in the order of [`Refused::ALL`].
-    texts: Texts,
+    pub texts: Texts,
     /// How many attempts `refuse` has refused.
     refused: [AtomicU64; Refused::ALL.len()],
 }

@@ -6,7 +6,6 @@ pub struct Reason(pub u8);
 
 macro_rules! reasons {
     ($($name:ident = $code:literal, $text:literal;)*) => {
-        #[allow(dead_code, reason = "all that the specification has")]
         impl Reason {
             $(#[doc = $text] pub const $name: Self = Self($code);)*
         }
@@ -17,7 +16,6 @@ reasons! {
     SUCCESS = 0x00, "success";
     DISCONNECT_WITH_WILL = 0x04, "disconnect_with_will_message";
     NO_MATCHING_SUBSCRIBERS = 0x10, "no_matching_subscribers";
-    NO_SUBSCRIPTION_EXISTED = 0x11, "no_subscription_existed";
     CONTINUE_AUTHENTICATION = 0x18, "continue_authentication";
     REAUTHENTICATE = 0x19, "re_authenticate";
     UNSPECIFIED = 0x80, "unspecified_error";
@@ -42,19 +40,10 @@ reasons! {
     RECEIVE_MAXIMUM_EXCEEDED = 0x93, "receive_maximum_exceeded";
     TOPIC_ALIAS_INVALID = 0x94, "topic_alias_invalid";
     PACKET_TOO_LARGE = 0x95, "packet_too_large";
-    RATE_TOO_HIGH = 0x96, "message_rate_too_high";
     QUOTA_EXCEEDED = 0x97, "quota_exceeded";
-    ADMINISTRATIVE_ACTION = 0x98, "administrative_action";
     PAYLOAD_FORMAT_INVALID = 0x99, "payload_format_invalid";
-    RETAIN_NOT_SUPPORTED = 0x9A, "retain_not_supported";
-    QOS_NOT_SUPPORTED = 0x9B, "qos_not_supported";
     USE_ANOTHER_SERVER = 0x9C, "use_another_server";
-    SERVER_MOVED = 0x9D, "server_moved";
-    SHARED_NOT_SUPPORTED = 0x9E, "shared_subscriptions_not_supported";
     CONNECTION_RATE_EXCEEDED = 0x9F, "connection_rate_exceeded";
-    MAXIMUM_CONNECT_TIME = 0xA0, "maximum_connect_time";
-    IDENTIFIERS_NOT_SUPPORTED = 0xA1, "subscription_identifiers_not_supported";
-    WILDCARDS_NOT_SUPPORTED = 0xA2, "wildcard_subscriptions_not_supported";
 }
 
 impl Reason {

@@ -6,16 +6,13 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::mqtt::access::attempts;
-use crate::mqtt::access::attempts::{Bounds, Bucket, Refused, Source};
+use crate::mqtt::access::attempts::{Bounds, Bucket, Source};
 
 /// Burst, interval (µs), and the reason string for clients.
 type Limit = (u64, u64, String);
 
 #[pyclass(module = "hbroker._native", frozen)]
-pub struct Attempts {
-    pub attempts: Arc<attempts::Attempts>,
-    texts: [String; Refused::ALL.len()],
-}
+pub struct Attempts(pub Arc<attempts::Attempts>);
 
 #[pyclass(module = "hbroker._native", frozen, eq, hash)]
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -52,43 +49,43 @@ impl Attempts {
             known,
         };
         let texts = [pair.2, address.2, name.2, asked.2];
-        Self { attempts: Arc::new(attempts::Attempts::new(seed, bounds, texts.clone())), texts }
+        Self(Arc::new(attempts::Attempts::new(seed, bounds, texts)))
     }
 
     fn source(&self, host: &str, name: Option<&str>) -> PyResult<AttemptSource> {
         let host: IpAddr = host.split('%').next().unwrap_or_default().parse()?;
-        Ok(AttemptSource(self.attempts.source(host, name)))
+        Ok(AttemptSource(self.0.source(host, name)))
     }
 
     fn take(&self, now: u64, source: &AttemptSource) -> Option<&str> {
-        self.attempts.take(now, &source.0).map(|refused| self.texts[refused as usize].as_str())
+        self.0.take(now, &source.0).map(|refused| self.0.texts[refused as usize].as_str())
     }
 
     fn give_back(&self, now: u64, source: &AttemptSource) {
-        self.attempts.give_back(now, &source.0);
+        self.0.give_back(now, &source.0);
     }
 
     fn succeeded(&self, now: u64, source: &AttemptSource) {
-        self.attempts.succeeded(now, &source.0);
+        self.0.succeeded(now, &source.0);
     }
 
     fn asked(&self, now: u64, source: &AttemptSource) -> u64 {
-        self.attempts.asked(now, &source.0)
+        self.0.asked(now, &source.0)
     }
 
     fn remember(&self, name: &str, password: &[u8]) {
-        self.attempts.remember(name, password);
+        self.0.remember(name, password);
     }
 
     fn set_full(&self, is_full: bool) {
-        self.attempts.set_full(is_full);
+        self.0.set_full(is_full);
     }
 
     fn refused(&self) -> Vec<(&str, u64)> {
-        self.texts.iter().map(String::as_str).zip(self.attempts.refused()).collect()
+        self.0.texts.iter().map(String::as_str).zip(self.0.refused()).collect()
     }
 
     fn sizes(&self) -> (usize, usize) {
-        self.attempts.sizes()
+        self.0.sizes()
     }
 }
