@@ -1,15 +1,15 @@
-//! Every method of the native API, once, for all kinds of drivers.
+//! The engines behind the native API, the same for all kinds of drivers.
 //!
 //! ```text
-//! python ──> Core (this file)   methods for links, sessions, tables, retained messages
+//! python ──> Core (this file)   `on` calls the engine of a worker, `each` those of all; what needs more than
+//!              │                such a call is a method of its own
 //!              └─ moves         handovers of subtrees: begin_export … install
 //! Core ──> one engine in virtual time, an `Endpoint` (an engine for each thread),
 //!          a pool client, or a client of a load
 //! ```
 //!
-//! A method for a link or a session calls the engine of the worker that has it. A method that changes tables
-//! (jurisdiction, subscriptions) changes them in every worker before it returns. The workers share the
-//! retained messages.
+//! What concerns a link or a session is for the engine of the worker that has it. What changes tables
+//! (jurisdiction, subscriptions) changes them in every worker. The workers share the retained messages.
 
 pub mod moves;
 
@@ -40,7 +40,6 @@ use crate::engine::{Engine, Shared};
 use crate::link_id::{LinkId, PoolClientId, SessionKey};
 use crate::load::{Report, Taker, latency};
 use crate::sink::DatagramSink;
-use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::retained::{Wanted, ranges};
 use crate::tables::trie::Subscriber;
 use crate::topic::Region;
@@ -134,47 +133,11 @@ impl Core {
         self.gather(limit, Engine::take_messages)
     }
 
-    /// The link to a node. It is opened if there is none; `None`: there are too many.
-    pub fn connect(&self, address: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
-        self.on(0, |engine, now| engine.connect(now, address, token))
-    }
-
     /// The link of a session that another node handed over (§5.4). It is opened if there is none; `None`:
     /// there are too many.
     pub fn adopt(&self, session: u64, address: SocketAddr) -> Option<LinkId> {
         let worker = self.shared.directory.place_for(session);
         self.on(worker, |engine, now| engine.adopt(now, session, address))
-    }
-
-    /// Whether the peer of this link has never answered on it.
-    pub fn is_one_sided(&self, link: LinkId) -> bool {
-        self.on(link.worker(), |engine, _| engine.is_one_sided(link))
-    }
-
-    /// The publisher id for wills of the client that opened a link, or whose session it is; 0: there is no
-    /// such link.
-    pub fn will_publisher(&self, link: LinkId) -> u64 {
-        self.on(link.worker(), |engine, _| engine.will_publisher(link))
-    }
-
-    /// The session of this link is a child's: its events wait only for those of other nodes.
-    pub fn prefer(&self, link: LinkId) {
-        self.on(link.worker(), |engine, _| engine.prefer(link));
-    }
-
-    /// The peer's current address (§4.4); `None`: there is no such link.
-    pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
-        self.on(link.worker(), |engine, _| engine.peer_of(link))
-    }
-
-    /// Closes a link, and drops its queue and its subscriptions.
-    pub fn close(&self, link: LinkId) {
-        self.on(link.worker(), |engine, now| engine.close(now, link));
-    }
-
-    /// Queues a control packet; false: there is no such link, or no room.
-    pub fn send(&self, link: LinkId, packet: Vec<u8>) -> bool {
-        self.on(link.worker(), |engine, _| engine.send(link, packet))
     }
 
     /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
@@ -185,31 +148,6 @@ impl Core {
             }
             _ => self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to)),
         }
-    }
-
-    /// An address token for `address` (§4.2).
-    pub fn token_for(&self, address: SocketAddr) -> Vec<u8> {
-        self.on(0, |engine, now| engine.token_for(now, address))
-    }
-
-    /// This node owns a subtree, until its lease ends.
-    pub fn grant(&self, subtree: &str, grant: Grant) {
-        self.each(|engine, _| engine.grant(subtree, grant));
-    }
-
-    /// This node does not own a subtree any more.
-    pub fn revoke(&self, subtree: &str) {
-        self.each(|engine, _| engine.revoke(subtree));
-    }
-
-    /// A subtree is delegated: its messages are refused with NOT_RESPONSIBLE and this cut.
-    pub fn cut(&self, cut: &Cut) {
-        self.each(|engine, _| engine.cut(cut.clone()));
-    }
-
-    /// A subtree is not delegated any more.
-    pub fn uncut(&self, subtree: &str) {
-        self.each(|engine, _| engine.uncut(subtree));
     }
 
     /// Opens a session, or changes it. `bounds`: the limits of its queue; 0 means the node's own. False:
@@ -339,17 +277,6 @@ impl Core {
         (0..self.workers()).all(|worker| self.on(worker, |engine, _| engine.has_passed(barrier)))
     }
 
-    /// Publishes a client's message, a serialised `Publish`, in the client's name. Returns the reason code
-    /// that the publisher would receive.
-    pub fn publish_raw(&self, message: &[u8]) -> i32 {
-        self.on(0, |engine, now| engine.publish_raw(now, message))
-    }
-
-    /// How many subscriptions match a topic.
-    pub fn matching(&self, topic: &str) -> usize {
-        self.on(0, |engine, _| engine.matching(topic))
-    }
-
     /// The status of at most `most` sessions, those with the most queued bytes first.
     pub fn sessions(&self, most: usize) -> Vec<Status> {
         let mut sessions = Vec::new();
@@ -414,7 +341,8 @@ impl Core {
         }
     }
 
-    fn each(&self, mut act: impl FnMut(&mut Engine, Micros)) {
+    /// Calls the engine of every worker, one after the other.
+    pub fn each(&self, mut act: impl FnMut(&mut Engine, Micros)) {
         for worker in 0..self.workers() {
             self.on(worker, &mut act);
         }

@@ -14,6 +14,7 @@ use super::sessions::SessionStatus;
 use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
 use crate::Micros;
 use crate::core;
+use crate::engine::Engine;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::retained::replay::Request;
 use crate::engine::sessions::queue::Bounds;
@@ -56,7 +57,7 @@ impl Core {
     #[pyo3(signature = (address, token = Vec::new()))]
     fn connect(&self, py: Python<'_>, address: Address, token: Vec<u8>) -> PyResult<u64> {
         let address = address_in(&address)?;
-        opened(py.detach(|| self.core.connect(address, token)))
+        opened(self.on(py, 0, |engine, now| engine.connect(now, address, token)))
     }
 
     fn adopt(&self, py: Python<'_>, session: u64, address: Address) -> PyResult<u64> {
@@ -65,27 +66,27 @@ impl Core {
     }
 
     fn is_one_sided(&self, py: Python<'_>, link: u64) -> bool {
-        py.detach(|| self.core.is_one_sided(LinkId(link)))
+        self.on_link(py, link, |engine, _, link| engine.is_one_sided(link))
     }
 
     fn will_publisher(&self, py: Python<'_>, link: u64) -> u64 {
-        py.detach(|| self.core.will_publisher(LinkId(link)))
+        self.on_link(py, link, |engine, _, link| engine.will_publisher(link))
     }
 
     fn prefer(&self, py: Python<'_>, link: u64) {
-        py.detach(|| self.core.prefer(LinkId(link)));
+        self.on_link(py, link, |engine, _, link| engine.prefer(link));
     }
 
     fn peer_of(&self, py: Python<'_>, link: u64) -> Option<Address> {
-        py.detach(|| self.core.peer_of(LinkId(link))).map(address_out)
+        self.on_link(py, link, |engine, _, link| engine.peer_of(link)).map(address_out)
     }
 
     fn close(&self, py: Python<'_>, link: u64) {
-        py.detach(|| self.core.close(LinkId(link)));
+        self.on_link(py, link, |engine, now, link| engine.close(now, link));
     }
 
     fn send(&self, py: Python<'_>, link: u64, packet: Vec<u8>) -> bool {
-        py.detach(|| self.core.send(LinkId(link), packet))
+        self.on_link(py, link, |engine, _, link| engine.send(link, packet))
     }
 
     #[pyo3(signature = (address, packet, token = Vec::new(), pad_to = 0))]
@@ -104,7 +105,7 @@ impl Core {
 
     fn token_for<'py>(&self, py: Python<'py>, address: Address) -> PyResult<Bound<'py, PyBytes>> {
         let address = address_in(&address)?;
-        let token = py.detach(|| self.core.token_for(address));
+        let token = self.on(py, 0, |engine, now| engine.token_for(now, address));
         Ok(PyBytes::new(py, &token))
     }
 
@@ -122,21 +123,21 @@ impl Core {
     ) {
         let until = until_us.unwrap_or(Micros::MAX);
         let grant = Grant { epoch, serving, reserved, gathering, until };
-        py.detach(|| self.core.grant(subtree, grant));
+        self.each(py, |engine| engine.grant(subtree, grant));
     }
 
     fn revoke(&self, py: Python<'_>, subtree: &str) {
-        py.detach(|| self.core.revoke(subtree));
+        self.each(py, |engine| engine.revoke(subtree));
     }
 
     fn cut(&self, py: Python<'_>, cut: CutTuple) -> PyResult<()> {
         let cut = cut_in(cut)?;
-        py.detach(|| self.core.cut(&cut));
+        self.each(py, |engine| engine.cut(cut.clone()));
         Ok(())
     }
 
     fn uncut(&self, py: Python<'_>, subtree: &str) {
-        py.detach(|| self.core.uncut(subtree));
+        self.each(py, |engine| engine.uncut(subtree));
     }
 
     #[pyo3(signature = (session, *, persistent, queue_messages = 0, queue_bytes = 0))]
@@ -280,11 +281,11 @@ impl Core {
     }
 
     fn publish_raw(&self, py: Python<'_>, publish: Vec<u8>) -> i32 {
-        py.detach(|| self.core.publish_raw(&publish))
+        self.on(py, 0, |engine, now| engine.publish_raw(now, &publish))
     }
 
     fn matching(&self, py: Python<'_>, topic: &str) -> usize {
-        py.detach(|| self.core.matching(topic))
+        self.on(py, 0, |engine, _| engine.matching(topic))
     }
 
     fn install_zone(
@@ -298,21 +299,19 @@ impl Core {
     ) -> PyResult<()> {
         let owner = address_in(&owner)?;
         let cuts = cuts.into_iter().map(cut_in).collect::<PyResult<Vec<_>>>()?;
-        py.detach(|| {
-            self.core.on(0, |engine, now| engine.install_zone(now, scope, &cuts, owner, token, ttl_us));
-        });
+        self.on(py, 0, |engine, now| engine.install_zone(now, scope, &cuts, owner, token, ttl_us));
         Ok(())
     }
 
     #[pyo3(signature = (owner = None))]
     fn forget_zones(&self, py: Python<'_>, owner: Option<Address>) -> PyResult<()> {
         let owner = owner.as_ref().map(address_in).transpose()?;
-        py.detach(|| self.core.on(0, |engine, _| engine.forget_zones(owner)));
+        self.on(py, 0, |engine, _| engine.forget_zones(owner));
         Ok(())
     }
 
     fn zone(&self, py: Python<'_>, topic: &str) -> Option<(Address, bool)> {
-        match py.detach(|| self.core.on(0, |engine, now| engine.zone(now, topic))) {
+        match self.on(py, 0, |engine, now| engine.zone(now, topic)) {
             Lookup::Owner(owner) => Some((address_out(owner), true)),
             Lookup::Below(node) => Some((address_out(node), false)),
             Lookup::Unknown => None,
@@ -320,7 +319,7 @@ impl Core {
     }
 
     fn reject(&self, py: Python<'_>, topic: &str, reason: i32) {
-        py.detach(|| self.core.on(0, |engine, _| engine.reject(topic, reason)));
+        self.on(py, 0, |engine, _| engine.reject(topic, reason));
     }
 
     #[pyo3(signature = (topic, payload, qos = 0, retain = false, **properties))]
@@ -359,29 +358,52 @@ impl Core {
         group: &str,
     ) -> PyResult<()> {
         check_filter(filter, qos)?;
-        py.detach(|| {
-            self.core.on(0, |engine, now| {
-                engine.listen(now, subscription, (group, filter), qos, retain_as_published);
-            });
+        self.on(py, 0, |engine, now| {
+            engine.listen(now, subscription, (group, filter), qos, retain_as_published);
         });
         Ok(())
     }
 
     fn handled(&self, py: Python<'_>, messages: Vec<(u64, u64)>) {
-        py.detach(|| self.core.on(0, |engine, _| engine.handled(&messages)));
+        self.on(py, 0, |engine, _| engine.handled(&messages));
     }
 
     fn give_back(&self, py: Python<'_>, messages: Vec<(u64, u64)>) {
-        py.detach(|| self.core.on(0, |engine, now| engine.give_back(now, &messages)));
+        self.on(py, 0, |engine, now| engine.give_back(now, &messages));
     }
 
     #[pyo3(signature = (subscription, gives_back = false))]
     fn unlisten(&self, py: Python<'_>, subscription: u64, gives_back: bool) {
-        py.detach(|| self.core.on(0, |engine, now| engine.unlisten(now, subscription, gives_back)));
+        self.on(py, 0, |engine, now| engine.unlisten(now, subscription, gives_back));
     }
 
     fn set_leaving(&self, py: Python<'_>, is_leaving: bool) {
-        py.detach(|| self.core.on(0, |engine, _| engine.set_leaving(is_leaving)));
+        self.on(py, 0, |engine, _| engine.set_leaving(is_leaving));
+    }
+}
+
+impl Core {
+    fn on<R: Send>(
+        &self,
+        py: Python<'_>,
+        worker: u8,
+        act: impl FnOnce(&mut Engine, Micros) -> R + Send,
+    ) -> R {
+        py.detach(|| self.core.on(worker, act))
+    }
+
+    fn on_link<R: Send>(
+        &self,
+        py: Python<'_>,
+        link: u64,
+        act: impl FnOnce(&mut Engine, Micros, LinkId) -> R + Send,
+    ) -> R {
+        let link = LinkId(link);
+        self.on(py, link.worker(), |engine, now| act(engine, now, link))
+    }
+
+    fn each(&self, py: Python<'_>, mut act: impl FnMut(&mut Engine) + Send) {
+        py.detach(|| self.core.each(|engine, _| act(engine)));
     }
 }
 
