@@ -295,3 +295,16 @@ def test_a_join_that_is_refused_as_not_authorized_is_not_repeated() -> None:
     child.run(10, 60 * timers.SECOND)
     assert len(child.joins([body for _, body, _ in child.core.cast])) == asked
     assert Refused("a", Reason.REASON_NOT_AUTHORIZED, "", True) in child.events()
+
+
+def test_a_child_whose_claim_ends_keeps_nothing_of_what_it_handed_back() -> None:
+    """It does not know whether the parent has it, joins for the subtree, and is refused for good."""
+    child = Child()
+    child.complete_join()
+    child.node.claims.hand_back(10, "a")
+    child.receive(20, pb.Transfer(subtree="a", epoch=9, phase=pb.TRANSFER_PHASE_READY), LINK, PARENT)
+    child.run(20, 10 * timers.SECOND)
+    assert child.core.held
+    child.receive(10 * timers.SECOND, child.ack(child.join(), reason=Reason.REASON_NOT_AUTHORIZED))
+    assert Refused("a", Reason.REASON_NOT_AUTHORIZED, "", True) in child.events()
+    assert not child.core.held
