@@ -13,6 +13,7 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
+from hbroker.protocol.events import LeaseLost
 from hbroker.protocol.timers import SECOND
 from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost
 from hbroker.sim.network.operators import Operator, Step
@@ -309,3 +310,22 @@ def test_what_waits_for_a_subscriber_comes_from_one_side_after_a_failed_handing_
     kitchen.files.mend()
     world.run_until(lambda: root.owns(KETTLE))
     assert read + subscriber.read() == [1, 2, 3, 4, 5]
+
+
+def test_a_child_that_has_renewed_over_another_link_is_not_sent_what_it_had_once_more() -> None:
+    """Its lease ends, because the path fails. It joins again before its parent takes the subtree back."""
+    network = Owners()
+    world, root = network.world, network.tree.root
+    subscriber = AbsentSubscriber(network.tree, KETTLE)
+    subscriber.publish(3)
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    world.run_until(lambda: kitchen.owns(KETTLE))
+    assert subscriber.read() == [1, 2, 3]
+    network.lose_link(kitchen, "home/kitchen")
+    world.run(3 * SECOND)
+    ends = {kitchen.address, root.address}
+    world.path = lambda datagram: None if {datagram.source, datagram.destination} == ends else CLEAR
+    world.run_until(lambda: LeaseLost("home/kitchen") in kitchen.events)
+    world.path = None
+    world.run_until(lambda: kitchen.owns(KETTLE), SOON)
+    assert not subscriber.read()
