@@ -424,7 +424,7 @@ CONTROL: Final = (
         "a parent delegates a subtree before the delegation is on disk",
         Invariant.ONE_OWNER,
         delegations.Delegations,
-        "_is_saved",
+        "is_saved",
         _always_noted,
     ),
     Variant(
