@@ -479,7 +479,10 @@ class Delegations:
         is_ours = self.is_cut(child) and not isinstance(around, Delegation)
         if self.is_cut(child):
             for below in self._jurisdiction.cuts_moving_with(delegation.subtree):
-                self._reparented(self.children[below.subtree])
+                kept = self.children[below.subtree]
+                self._abandon(kept)
+                self._advance(kept, DelegationEvent.EXPIRED)
+                self._forget(kept)
         self.inherit(now, child.inherited_delegations)
         exported, child.exported = child.exported, 0
         if is_ours:  # Before the cut ends, because from then on messages are accepted here.
