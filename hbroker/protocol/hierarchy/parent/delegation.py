@@ -86,7 +86,7 @@ class Child:
     is_first: bool = True
     """Whether no node but this one has served the subtree before."""
     saved_position: int | None = None
-    """The mark of the note that the subtree is delegated (`AfterSync.mark`)."""
+    """The position of the record that the subtree is delegated (`AfterSync.is_durable`)."""
     exported: int = 0
     """Where the core holds what waited in the subtree when its handover failed after COMMIT, for the child's
     next run. 0: nothing."""

@@ -390,16 +390,17 @@ class Delegations:
         """The child serves, and its next run will know what was handed over.
 
         Until now this node kept everything that moved: if the child had died before, its next run would get
-        it again. If the subtree is held already, this node or the child has another link than before, or the
-        child has another parent.
+        it again. A child sends DONE again over each new link; then only the cuts below may be news: this node
+        may have restarted, or got them from another parent.
         """
         delegation = child.delegation
+        is_first_done = child.state_machine.accepts(DelegationEvent.DONE)
         self._drop_exported(child)
-        if not child.state_machine.accepts(DelegationEvent.DONE):
-            self.release_below(delegation.subtree, delegation.as_cut())
-            return
-        self._advance(child, DelegationEvent.DONE)
+        if is_first_done:
+            self._advance(child, DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
+        if not is_first_done:
+            return
         self._owner_subscriptions.subtree_moved(delegation.as_cut(), with_sessions=True)
         self.subtree_state.subtree_moved(delegation.subtree)
         self._joined(child)
