@@ -366,7 +366,7 @@ class PubAccept(_message.Message):
     def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., zone: _Optional[_Union[Zone, _Mapping[str, object]]] = ..., ttl_s: _Optional[int] = ..., subscriptions: _Optional[int] = ..., token: _Optional[bytes] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("request", "filter", "qos", "no_local", "retain_as_published", "retain_handling", "mode", "origin", "client", "group", "session_expiry_s", "clean_start", "overflow", "queue_messages", "queue_bytes", "listener")
+    __slots__ = ("request", "filter", "qos", "no_local", "retain_as_published", "retain_handling", "mode", "origin", "client", "group", "session_expiry_s", "clean_start", "overflow", "queue_messages", "queue_bytes", "listener", "cleaned")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
@@ -383,6 +383,7 @@ class Subscribe(_message.Message):
     QUEUE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     QUEUE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LISTENER_FIELD_NUMBER: _ClassVar[int]
+    CLEANED_FIELD_NUMBER: _ClassVar[int]
     request: int
     filter: str
     qos: Qos
@@ -399,7 +400,8 @@ class Subscribe(_message.Message):
     queue_messages: int
     queue_bytes: int
     listener: int
-    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., session_expiry_s: _Optional[int] = ..., clean_start: _Optional[bool] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., listener: _Optional[int] = ...) -> None: ...
+    cleaned: bool
+    def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., retain_handling: _Optional[_Union[RetainHandling, str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., session_expiry_s: _Optional[int] = ..., clean_start: _Optional[bool] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., listener: _Optional[int] = ..., cleaned: _Optional[bool] = ...) -> None: ...
 
 class SubAck(_message.Message):
     __slots__ = ("request", "reason", "node", "address", "filter", "responsible", "active", "passed_to", "token", "qos", "hops", "part", "parts", "list", "group", "resumed", "held")
@@ -666,20 +668,24 @@ class SubscriptionRecord(_message.Message):
     def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ..., away: _Optional[bool] = ...) -> None: ...
 
 class SessionRecord(_message.Message):
-    __slots__ = ("session", "session_expiry_s", "away_us", "queue_messages", "queue_bytes", "begun_us")
+    __slots__ = ("session", "session_expiry_s", "away_us", "queue_messages", "queue_bytes", "begun_us", "begun_by", "lost")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SESSION_EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
     AWAY_US_FIELD_NUMBER: _ClassVar[int]
     QUEUE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     QUEUE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BEGUN_US_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_BY_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     session: int
     session_expiry_s: int
     away_us: int
     queue_messages: int
     queue_bytes: int
     begun_us: int
-    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., begun_us: _Optional[int] = ...) -> None: ...
+    begun_by: int
+    lost: bool
+    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., begun_us: _Optional[int] = ..., begun_by: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
 
 class QueuedRecord(_message.Message):
     __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched", "shared_for", "queue", "number")

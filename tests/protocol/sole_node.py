@@ -19,7 +19,7 @@ HERE: Address = ("10.1.1.1", 5000)
 ELSEWHERE: Address = ("10.2.2.2", 6000)
 OFFSET_US = 1_000_000 * SECOND
 WILLS = 7
-"""The publisher id of the wills of all clients."""
+"""The publisher id of the wills of all clients, unless `runs` has another."""
 
 
 class ScriptedCore:
@@ -38,6 +38,8 @@ class ScriptedCore:
         self.one_sided: set[int] = set()
         self.peers: dict[int, Address] = {}
         """The current address of each peer that has moved, by link."""
+        self.runs: dict[int, int] = {}
+        """The publisher id of the wills of a run, by link."""
         self.published: list[pb.Publish] = []
         self.message_totals: list[Any] = []
         self.own: list[tuple[str, bytes, int, bool]] = []
@@ -65,7 +67,7 @@ class ScriptedCore:
         return self.peers.get(link)
 
     def will_publisher(self, link: int) -> int:
-        return WILLS
+        return self.runs.get(link, WILLS)
 
     def close(self, link: int) -> None:
         self.closed.append(link)
@@ -149,8 +151,9 @@ class SoleNode:
         self._links = count(1)
         self._requests = count(1)
 
-    def link_up(self, session: int, address: Address = HERE) -> int:
+    def link_up(self, session: int, address: Address = HERE, *, run: int = WILLS) -> int:
         link = next(self._links)
+        self.core.runs[link] = run
         self.node.handle_event(self.now, LinkUpEvent(link, address, session, True))
         return link
 

@@ -421,7 +421,15 @@ def _target_event(transfer: pb.Transfer) -> TargetEvent | None:
 
 
 def _bytes_of(record: Record) -> bytes:
-    return record if isinstance(record, bytes) else record.SerializeToString(deterministic=True)
+    """What shows whether a record has changed. That a session began anew longer ago is no change."""
+    if isinstance(record, bytes):
+        return record
+    if isinstance(record, pb.SessionRecord) and record.HasField("begun_us"):
+        ageless = pb.SessionRecord()
+        ageless.CopyFrom(record)
+        ageless.ClearField("begun_us")
+        record = ageless
+    return record.SerializeToString(deterministic=True)
 
 
 def _cleared(before: Iterable[bytes], now: Iterable[bytes]) -> list[bytes]:

@@ -98,6 +98,8 @@ class ReceivedState:
     subscriptions: dict[tuple[int, str, str], Subscription] = field(default_factory=dict)
     """By session, group and filter."""
     sessions: dict[int, pb.SessionRecord] = field(default_factory=dict)
+    begun_at: dict[int, int] = field(default_factory=dict)
+    """When their clients began sessions anew, by session."""
     wills: dict[int, pb.WillRecord] = field(default_factory=dict)
     """By session."""
     ended_wills: set[int] = field(default_factory=set)
@@ -223,6 +225,7 @@ class SubtreeState:
     ) -> None:
         self._own = (context.settings.name, context.settings.address, context.incarnation)
         self._core = context.core
+        self._clock = context.clock
         self._jurisdiction = context.jurisdiction
         self._owner_subscriptions = owner_subscriptions
         self._recovery = recovery
@@ -285,8 +288,11 @@ class SubtreeState:
     def prepare(self, transfer: pb.Transfer, received: ReceivedState) -> None:
         """Makes subscriptions as they arrive, so that little is left to do while nobody serves them.
 
-        They match nothing until this node serves the subtree.
+        They match nothing until this node serves the subtree. An age counts from when its record arrives.
         """
+        for session in transfer.sessions:
+            if session.begun_by and session.session in received.sessions:
+                received.begun_at[session.session] = self._clock() - session.begun_us
         for record in transfer.subscriptions:
             subscription = received.subscription_of(record)
             if subscription is None:
@@ -314,7 +320,7 @@ class SubtreeState:
         self._receiving.remove(received)
         self._inherit(now, received.delegations(subtree))
         self._recovery.install_state(now, subtree, received.recovering.values())
-        self._owner_subscriptions.resume(now, subtree, received)
+        self._owner_subscriptions.resume(subtree, received)
         for participant in self._participants:
             participant.install_state(now, received)
         self._owner_subscriptions.install_state(subtree, list(received.subscriptions.values()))

@@ -78,7 +78,10 @@ class Session:
     - `offline_since`: when it went offline, in microseconds.
     - `is_unconfirmed`: its client has not subscribed since its last link ended, or since this node was
       restarted.
-    - `begun_at`: when its client began it anew (`clean_start`); None: it has not.
+    - `asked_at`: when its client last subscribed, here or at the owner that handed it over, at the latest;
+      None: it has not.
+    - `begun_by`: the run of its client that began it anew (`clean_start`), by the publisher id of its wills;
+      0: none. `begun_at`: when it did.
     """
 
     id: int
@@ -90,11 +93,18 @@ class Session:
     offline_since: int = 0
     state: State = State.CONNECTED
     is_unconfirmed: bool = False
-    begun_at: int | None = None
+    asked_at: int | None = None
+    begun_by: int = 0
+    begun_at: int = 0
 
     def handle(self, event: Event) -> None:
         """Handles an event. Raises ImpossibleTransition."""
         self.state = step(TRANSITIONS, self.state, event)
+
+    def begin_anew(self, run: int, at: int) -> None:
+        """A run of its client began it anew: everything that it has is of this run, or of a later one that
+        resumed it."""
+        self.begun_by, self.begun_at = run, at
 
     @property
     def is_persistent(self) -> bool:
@@ -191,6 +201,7 @@ class SessionTable:
     def renew(self, session: Session, request: pb.Subscribe) -> bool:
         """§6.4: takes the options of a SUBSCRIBE. False: the node has no room for the session."""
         session.client = request.client
+        session.asked_at = self._clock()
         session.is_unconfirmed = False
         session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry)
         session.queue_messages = max(session.queue_messages, request.queue_messages)
@@ -216,7 +227,7 @@ class SessionTable:
         link = session.link
         self._forget(session, Event.END)
         if link is not None:
-            self.connect(link, session.id)
+            self.connect(link, session.id).begin_anew(session.begun_by, session.begun_at)
 
     def expired(self, now: int) -> Iterator[Session]:
         """Ends and yields each session that has been offline for its expiry."""
@@ -284,9 +295,10 @@ class SessionTable:
             elif _is_wanted(session) and not is_offline and record.session in addresses:
                 session = self.adopt(record.session, addresses[record.session])
             if session is not None:
-                self._amend(session, record)
-                if record.HasField("begun_us"):
-                    session.begun_at = now - record.begun_us
+                self._amend(now, session, record)
+                begun_at = received.begun_at.get(session.id)
+                if begun_at is not None and (not session.begun_by or begun_at > session.begun_at):
+                    session.begin_anew(record.begun_by, begun_at)
 
     def adopt(self, session: int, address: Address) -> Session:
         """Opens a link to the client of a session that was handed over, if there is none."""
@@ -328,8 +340,9 @@ class SessionTable:
         is_bare = not session.is_persistent and not self._subscription_store.has_any(session.id)
         return is_bare and session.link is not None and self._core.is_one_sided(session.link)
 
-    def _amend(self, session: Session, record: pb.SessionRecord) -> None:
+    def _amend(self, now: int, session: Session, record: pb.SessionRecord) -> None:
         most = self._limits.session_expiry
+        session.asked_at = max(session.asked_at or 0, now - record.away_us)
         session.expiry_s = max(session.expiry_s, min(record.session_expiry_s, most))
         session.queue_messages = max(session.queue_messages, record.queue_messages)
         session.queue_bytes = max(session.queue_bytes, record.queue_bytes)
@@ -343,10 +356,12 @@ class SessionTable:
             session_expiry_s=session.expiry_s,
             queue_messages=session.queue_messages,
             queue_bytes=session.queue_bytes,
+            begun_by=session.begun_by,
+            lost=is_lost,
         )
         if session.is_offline:
             record.away_us = max(0, self._clock() - session.offline_since)
-        if is_lost and session.is_persistent and session.begun_at is not None:
+        if session.begun_by:
             record.begun_us = max(0, self._clock() - session.begun_at)
         return record
 

@@ -76,6 +76,7 @@ class FakeSubtreeState(SubtreeState):
         self._receiving = []
         self.subscriptions: list[Subscription] = []
         self.cuts: dict[str, Delegation] = {}
+        self.sessions: list[pb.SessionRecord] = []
         self.held: list[str] = []
         self.replaying: list[pb.ReplayRecord] = []
 
@@ -93,7 +94,10 @@ class FakeSubtreeState(SubtreeState):
     def other_records(
         self, subtree: str, *, is_former_owner: bool = False
     ) -> dict[tuple[str, str | int], Record]:
-        return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
+        found: dict[tuple[str, str | int], Record] = {
+            ("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()
+        }
+        return found | {("SessionRecord", record.session): record for record in self.sessions}
 
 
 class MovingChildren:
@@ -223,6 +227,17 @@ def test_cuts_go_along_as_they_are_at_commit() -> None:
     changed = found["a/changed"]
     assert (changed.node, changed.epoch, changed.incarnation) == ("other", 2, 70)
     assert (changed.policy, changed.link) == (LeasePolicy.SERVE, None)
+
+
+def test_a_session_that_began_anew_is_sent_again_only_if_something_else_changed() -> None:
+    handover = Handover()
+    handover.state.sessions = [pb.SessionRecord(session=n, begun_us=5, begun_by=7) for n in (1, 2)]
+    handover.begin()
+    handover.state.sessions = [pb.SessionRecord(session=n, begun_us=90, begun_by=6 + n) for n in (1, 2)]
+    handover.stop_serving()
+    handover.commit()
+    found = handover.handover_target.received.sessions
+    assert {n: (found[n].begun_us, found[n].begun_by) for n in (1, 2)} == {1: (5, 7), 2: (90, 8)}
 
 
 def test_a_cut_outside_of_the_subtree_is_ignored() -> None:

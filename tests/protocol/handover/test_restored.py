@@ -83,7 +83,7 @@ def test_a_subscription_that_is_not_part_of_a_handover_is_marked_as_interrupted(
     received = ReceivedState()
     if is_handed_over:
         received.subscriptions[SUBSCRIPTION.session, *SUBSCRIPTION.key] = SUBSCRIPTION
-    restarted.resume(0, "home/kitchen", received)
+    restarted.resume("home/kitchen", received)
     kept = restarted.subscription_store.get(SUBSCRIPTION.session, SUBSCRIPTION.key)
     assert kept is not None
     assert kept.interrupted is not is_handed_over

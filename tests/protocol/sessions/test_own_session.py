@@ -143,16 +143,28 @@ def clean_starts(node: Node) -> list[tuple[str, bool]]:
     return [(body.filter, body.clean_start) for body in node.told if isinstance(body, pb.Subscribe)]
 
 
-def test_each_owner_gets_clean_start_once() -> None:
+def test_each_owner_gets_clean_start_until_it_has_answered() -> None:
     world = World(session_options=SessionOptions("tester", SESSION, clean_start=True))
     for filter in ("a", "b"):
         world.subscribe(filter)
     for _ in range(2):
         world.result(Subscribed)
-    assert sorted(clean for _, clean in clean_starts(world.root)) == [False, True]
+    assert [clean for _, clean in clean_starts(world.root)] == [True, True], "both went before the answer"
     world.cut_off(world.root)
     world.run(lambda: len(world.root.subscriptions) == 2)
     assert [clean for _, clean in clean_starts(world.root)[2:]] == [False, False]
+
+
+def test_a_client_says_that_its_run_began_the_session_anew_once_the_owner_has_answered() -> None:
+    world = World(session_options=SessionOptions("tester", SESSION, clean_start=True))
+    world.subscribe("a")
+    world.result(Subscribed)
+    world.subscribe("b")
+    world.result(Subscribed)
+    world.cut_off(world.root)
+    world.run(lambda: len(world.root.subscriptions) == 2)
+    told = [body for body in world.root.told if isinstance(body, pb.Subscribe)]
+    assert [(body.clean_start, body.cleaned) for body in told] == [(True, False), *[(False, True)] * 3]
 
 
 def test_clean_start_is_repeated_if_the_owner_has_not_answered() -> None:

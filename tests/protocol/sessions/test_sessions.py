@@ -149,6 +149,47 @@ def test_a_clean_start_ends_only_the_earlier_subscriptions() -> None:
     assert {s.filter for s in node.node.subscription_store} == {"old/#", "new/#"}
 
 
+def test_a_clean_start_ends_nothing_of_its_own_run() -> None:
+    """A handover may have brought it, or the client may have begun another link before the answer came."""
+    node = SoleNode()
+    first = node.link_up(S, run=1)
+    node.subscribe(first, "old/#", session_expiry_s=60, clean_start=True)
+    node.link_down(first, S)
+    second = node.link_up(S, run=1)
+    assert node.subscribe(second, "old/#", session_expiry_s=60, clean_start=True).resumed
+    node.subscribe(second, "new/#", session_expiry_s=60, clean_start=True)
+    assert node.core.ended == []
+    node.link_down(second, S)
+    later = node.link_up(S, run=2)
+    assert not node.subscribe(later, "new/#", session_expiry_s=60, clean_start=True).resumed
+    assert node.core.ended == [(S, "session_ended")]
+    assert {s.filter for s in node.node.subscription_store} == {"new/#"}
+
+
+@pytest.mark.parametrize("expiry", [0, 60])
+def test_an_owner_learns_again_which_run_began_the_session(expiry: int) -> None:
+    """It forgot the session with its link, or was restarted. The client said `clean_start` before."""
+    node = SoleNode()
+    link = node.link_up(S, run=1)
+    node.subscribe(link, "home/#", session_expiry_s=expiry)
+    node.pass_time(5)
+    assert node.subscribe(link, "home/#", session_expiry_s=expiry, cleaned=True).resumed
+    node.pass_time(20)
+    (record,) = node.node.sessions.records("home")
+    assert (record.begun_by, record.begun_us) == (1, 20 * SECOND)
+    assert node.core.ended == []
+
+
+def test_a_session_that_begins_anew_after_an_overflow_is_still_of_the_run_that_began_it() -> None:
+    node = SoleNode()
+    link = node.link_up(S, run=1)
+    node.subscribe(link, "home/#", session_expiry_s=60, clean_start=True)
+    node.node.handle_event(node.now, OverflowEvent(S, link))
+    node.subscribe(link, "home/#", session_expiry_s=60)
+    (record,) = node.node.sessions.records("home")
+    assert record.begun_by == 1
+
+
 def test_a_repeated_subscribe_sends_retained_messages_as_its_retain_handling_says() -> None:
     node = SoleNode()
     link = node.link_up(S)

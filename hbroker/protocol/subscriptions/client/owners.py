@@ -46,8 +46,6 @@ from hbroker.protocol.timers import SECOND, TimerQueue, earliest, retry_after
 
 __all__ = ["SubscribeRequests", "SubscriptionOwners"]
 
-_NEVER_ASKED: Final = -1
-
 _DIRECT_TRIES: Final = 4
 _SUBSCRIBE_TIMEOUT: Final = 5 * SECOND
 _MOST_OWNERS: Final = 10_000
@@ -62,8 +60,8 @@ class SubscribeRequests:
         self._context = context
         self._owners: dict[int, SubscriptionOwner] = {}
         """By request: the node that must answer it."""
-        self._cleaned: dict[Address, int | None] = {}
-        """§6.4: by owner, the link on which it was asked for a clean start; None: it has answered."""
+        self._cleaned: set[Address] = set()
+        """§6.4: the owners that have answered a clean start."""
 
     def send_subscribe(self, owner: SubscriptionOwner, link: int) -> bool:
         """Makes or renews the subscription over the link to this node. False: the link is gone."""
@@ -87,7 +85,7 @@ class SubscribeRequests:
     def began(self, owner: SubscriptionOwner) -> None:
         """§6.4: everything that the node has now is of this run of the client."""
         if self._context.session_options.clean_start:
-            self._cleaned[owner.address] = None
+            self._cleaned.add(owner.address)
 
     def forget(self, owner: SubscriptionOwner) -> None:
         """Forgets the requests to this node."""
@@ -101,17 +99,10 @@ class SubscribeRequests:
         self._owners[request] = owner
         body = owner.subscription.packet(self._context.session_options, listener)
         body.request = request
-        body.clean_start = self._begins_clean(owner, link)
+        if self._context.session_options.clean_start:
+            body.cleaned = owner.address in self._cleaned
+            body.clean_start = not body.cleaned
         return self._context.core.send(link, pack(body))
-
-    def _begins_clean(self, owner: SubscriptionOwner, link: int) -> bool:
-        """§6.4: `clean_start` is in the first SUBSCRIBE of each link to an owner, until the owner has
-        answered one."""
-        last_link = self._cleaned.get(owner.address, _NEVER_ASKED)
-        if not self._context.session_options.clean_start or last_link is None or last_link == link:
-            return False
-        self._cleaned[owner.address] = link
-        return True
 
 
 def _askers(owner: SubscriptionOwner) -> list[int]:

@@ -278,30 +278,29 @@ class OwnerSubscriptions:
         self._ended_leases.begin(now if until is None else min(until, now), subtree)
         self.sweep(moving_subtrees, ended_subtree=subtree)
 
-    def resume(self, now: int, subtree: str, received: ReceivedState) -> None:
+    def resume(self, subtree: str, received: ReceivedState) -> None:
         """This node is about to serve a subtree; called before the received state is taken in. If a
         subscription is here and was not handed over, it ended at the owner in between, with what was queued
-        there (§6.4). After a lease that had ended (§5.6): if a client has begun its session anew since, its
-        old session ends here."""
-        if any(record.HasField("begun_us") for record in received.sessions.values()):
+        there (§6.4). If a client has begun its session anew at another owner since it was last heard of here,
+        what is here ends (§5.4)."""
+        if any(record.lost for record in received.sessions.values()):
             self.sessions.note_loss(subtree)
-        ended_at = self._ended_leases.latest(subtree)
-        if ended_at is not None:
-            self._end_those_anew(now, ended_at, received)
+        self._end_those_begun_anew(received)
         kept = self._kept_touching(subtree)
         # Another node has served the subtree, and may not have known of these.
         if subtree not in received.cuts:
             self._interrupt([s for s in kept if (s.session, *s.key) not in received.subscriptions])
-        if ended_at is None:
+        if self._ended_leases.latest(subtree) is None:
             return
         self._announcements.add(kept, subtree)
         self._ended_leases.end(subtree)
 
-    def _end_those_anew(self, now: int, ended_at: int, received: ReceivedState) -> None:
-        for record in received.sessions.values():
-            session = self.sessions.get(record.session)
-            is_anew = record.HasField("begun_us") and now - record.begun_us > ended_at + timers.LEASE_DRIFT
-            if session is not None and session.is_offline and is_anew:
+    def _end_those_begun_anew(self, received: ReceivedState) -> None:
+        for id, begun_at in received.begun_at.items():
+            session = self.sessions.get(id)
+            if session is None or session.asked_at is None or session.asked_at >= begun_at:
+                continue
+            if session.begun_by != received.sessions[id].begun_by:
                 self._end(session)
 
     def sweep(self, moving_subtrees: Sequence[str] = (), ended_subtree: str | None = None) -> None:
@@ -405,9 +404,8 @@ class OwnerSubscriptions:
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter
-        if request.clean_start:
-            session = self._end(session) if self.subscription_store.has_any(session.id) else session
-            session.begun_at = self._clock()
+        if request.clean_start or request.cleaned:
+            session = self._begin_anew(session, request)
         if self._jurisdiction.is_moving(request.filter):
             ack.reason = Reason.REASON_HANDOVER
             return
@@ -432,6 +430,17 @@ class OwnerSubscriptions:
             )
         )
         ack.active = True
+
+    def _begin_anew(self, session: Session, request: pb.Subscribe) -> Session:
+        """§6.4: a clean start ends what earlier runs left, and nothing of this run, which a handover may have
+        brought. Returns the session as it is then."""
+        run = 0 if session.link is None else self._core.will_publisher(session.link)
+        if run and session.begun_by == run:
+            return session
+        if request.clean_start and self.subscription_store.has_any(session.id):
+            session = self._end(session)
+        session.begin_anew(run, self._clock())
+        return session
 
     def _forward(self, requester: Requester, request: pb.Subscribe, children: Sequence[Delegation]) -> None:
         origin = requester.forwarded_origin()
