@@ -502,7 +502,7 @@ class Join(_message.Message):
     def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ..., nonce: _Optional[int] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
 class JoinAck(_message.Message):
-    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder", "policy", "nonce", "credential")
+    __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder", "policy", "nonce", "credential", "epoch_clock")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -515,6 +515,7 @@ class JoinAck(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_CLOCK_FIELD_NUMBER: _ClassVar[int]
     request: int
     reason: Reason
     node: str
@@ -527,7 +528,8 @@ class JoinAck(_message.Message):
     policy: LeasePolicy
     nonce: int
     credential: bytes
-    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., nonce: _Optional[int] = ..., credential: _Optional[bytes] = ...) -> None: ...
+    epoch_clock: int
+    def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., nonce: _Optional[int] = ..., credential: _Optional[bytes] = ..., epoch_clock: _Optional[int] = ...) -> None: ...
 
 class Authenticated(_message.Message):
     __slots__ = ("nonce", "sequence", "tag", "packet")

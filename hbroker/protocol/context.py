@@ -9,6 +9,7 @@ from random import Random
 from hbroker.config import NodeSettings
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.events import Diagnostics
+from hbroker.protocol.ownership.epoch_clock import EpochClock
 from hbroker.protocol.ownership.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address
 from hbroker.protocol.storage import AfterSync, Storage
@@ -30,6 +31,7 @@ class NodeContext:
     diagnostics: Diagnostics
     storage: Storage
     after_sync: AfterSync
+    epoch_clock: EpochClock
     random: Random
     clock: Callable[[], int]
     incarnation: int
@@ -39,7 +41,3 @@ class NodeContext:
     def root(self) -> Address:
         """The address of the root."""
         return self.settings.root or self.settings.address
-
-    def epoch_at(self, now: int) -> int:
-        """The lowest epoch to grant (§5.1)."""
-        return (now + self.unix_offset_us) // 1000

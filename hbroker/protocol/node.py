@@ -29,6 +29,7 @@ from hbroker.protocol.hierarchy.child.subtree_claims import SubtreeClaims
 from hbroker.protocol.hierarchy.join_proofs import Nonces
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.hierarchy.parent.join_responder import JoinResponder
+from hbroker.protocol.ownership.epoch_clock import EpochClock
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant, Jurisdiction
 from hbroker.protocol.packets import Body, address_from, body_of
 from hbroker.protocol.requester import Requester
@@ -98,6 +99,7 @@ class Node:
             diagnostics,
             storage,
             self._after_sync,
+            EpochClock(storage, unix_offset_us),
             random,
             self._clock,
             incarnation,
@@ -139,12 +141,10 @@ class Node:
             self._recovery.handle_return(now, "")
             # All of `$SYS/nodes` is reserved, also for nodes that join later. The epoch is above all that an
             # earlier run granted, even if the clock was set back since.
-            epoch = max(
-                [
-                    self._context.epoch_at(now),
-                    *(delegation.epoch + 1 for delegation in self._restored.delegations),
-                ]
-            )
+            clock = self._context.epoch_clock
+            clock.begin(now, self._restored.epoch_limit)
+            restored = (delegation.epoch + 1 for delegation in self._restored.delegations)
+            epoch = max((clock.at(now), *restored))
             for subtree in ("", STATUS_ROOT):
                 self.jurisdiction.set_grant(Grant(subtree, epoch, None, True, None))
         self.delegations.restore(now, self._restored.delegations)
@@ -184,6 +184,7 @@ class Node:
         if deadline is None or now < deadline:
             return
         self._after_sync.handle_timeout()
+        self._context.epoch_clock.handle_timeout(now)
         self.owner_subscriptions.handle_timeout(now)
         self._takeover_notices.handle_timeout(now)
         for claim in self.claims:
@@ -216,6 +217,7 @@ class Node:
         deadlines = [u.poll_timeout() for u in self.claims]
         parts = (
             self._after_sync,
+            self._context.epoch_clock,
             self.delegations,
             self._orders,
             self._recovery,

@@ -32,7 +32,8 @@ class RestoredState:
     """What the last run knew.
 
     `claims`: the claims; None: no order has changed them. `offline`: the sessions that were offline.
-    `has_lost_delegations`, `has_lost_subscriptions`: records of that kind were lost (§5.8, §5.9). `damage`:
+    `has_lost_delegations`, `has_lost_subscriptions`: records of that kind were lost (§5.8, §5.9).
+    `epoch_limit`: above all epochs, if the node was the root (`epoch_clock`); 0: none was saved. `damage`:
     the damage that was found. `torn`: how many bytes of each file were truncated, because they were being
     written when the last run ended.
     """
@@ -43,6 +44,7 @@ class RestoredState:
     offline: set[int] = field(default_factory=set)
     has_lost_delegations: bool = False
     has_lost_subscriptions: bool = False
+    epoch_limit: int = 0
     damage: list[Damage] = field(default_factory=list)
     torn: dict[Path, int] = field(default_factory=dict)
 
@@ -68,6 +70,9 @@ class Storage:
 
     def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         """Saves a delegation that is about to be made or changed, or that has ended."""
+
+    def save_epoch_limit(self, limit: int) -> None:
+        """Saves a limit that the clock of the root has not reached, in milliseconds (`epoch_clock`)."""
 
     def save_claims(self, claims: Sequence[str]) -> None:
         """Saves the subtrees that the node claims from now on."""

@@ -102,8 +102,6 @@ class Ownership:
         """By topic, when it moved to another owner."""
         self._epochs: dict[str, tuple[int, int]] = {}
         self._served_epochs: dict[int, dict[str, int]] = {}
-        self._most_ahead_us = 0
-        """The largest offset of a node's wall clock."""
         self._excused_until: dict[str, int] = {}
         """By topic, until when it is excused."""
         self._excused_until_heal: set[str] = set()
@@ -116,26 +114,6 @@ class Ownership:
             self._excused_until |= dict.fromkeys(below, self._world.now + FORGOTTEN)
             if delegation.policy is LeasePolicy.SERVE:
                 self._excused_until_heal.update(below)
-
-    def set_clock(self, parent: NodeHost, offset_us: int) -> None:
-        """The next run of a parent that died has a wall clock with this offset.
-
-        If another run's offset was larger, the next run may grant a subtree under a lower epoch than the last
-        (§5.1). It may not if a process remembers that epoch: a parent that noted the delegation, or the
-        holder of the subtree. Any other former holder has handed the subtree back, or its lease has ended, so
-        the epoch need not fence it off: its late packets come over a link to a run of its parent that has
-        ended.
-        """
-        if offset_us >= self._most_ahead_us:
-            self._most_ahead_us = offset_us
-            return
-        nodes = [host for host in self._world.hosts.values() if isinstance(host, NodeHost)]
-        remembered = {subtree for node in (parent, *nodes) for subtree in node.delegations}
-        running = [node.control.jurisdiction for node in nodes if not node.is_stopped]
-        remembered |= {grant.subtree for jurisdiction in running for grant in jurisdiction.grants}
-        for subtree in self._epochs.keys() - remembered:
-            if any(is_within(subtree, claim) for claim in parent.claims):
-                del self._epochs[subtree]
 
     def heal(self) -> None:
         """From now on every node reaches every other."""

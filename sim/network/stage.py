@@ -255,8 +255,6 @@ class Stage:
             if not remembers:
                 self._ownership.forget(before)
             step_us = action.clock_step_s * SECOND
-            if step_us or before.unix_offset_us:
-                self._ownership.set_clock(before, before.unix_offset_us + step_us)
             self._bounds.count(self._processes.restart_node(name, remembers=remembers, clock_step_us=step_us))
 
     def _subscribe(self, client: ClientHost, filter: str, qos: int, group: str, queue: actions.Queue) -> None:

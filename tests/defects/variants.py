@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol import context, storage, timers
+from hbroker.protocol import storage, timers
 from hbroker.protocol.handover import phases, recovery
 from hbroker.protocol.handover.subtree_state import Record
 from hbroker.protocol.hierarchy.channels import Channels
@@ -21,7 +21,7 @@ from hbroker.protocol.hierarchy.child import subtree_claims
 from hbroker.protocol.hierarchy.parent import delegations, join_responder
 from hbroker.protocol.hierarchy.parent.delegation import Child, DelegationEvent
 from hbroker.protocol.hierarchy.parent.join_responder import Applicant
-from hbroker.protocol.ownership import ended_leases
+from hbroker.protocol.ownership import ended_leases, epoch_clock
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.sessions import session_table
 from hbroker.protocol.sessions.subscription_store import Subscription
@@ -248,7 +248,11 @@ def _downtime_by_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., N
 
 
 def _epoch_by_clock_alone(_: Callable[..., int]) -> Callable[..., int]:
-    return lambda self, now, grant: self._context.epoch_at(now)
+    return lambda self, now, grant: self._clock.at(now)
+
+
+def _wall_clock_after_restart(begin: Callable[..., None]) -> Callable[..., None]:
+    return lambda self, now, last_limit: begin(self, now, 0)
 
 
 def _epoch_from_zero(_: Callable[..., int]) -> Callable[..., int]:
@@ -480,6 +484,20 @@ CONTROL: Final = (
         _epoch_by_clock_alone,
     ),
     Variant(
+        "a child takes epochs from its own wall clock",
+        Invariant.EPOCHS_RISE,
+        epoch_clock.EpochClock,
+        "follow",
+        _do_nothing,
+    ),
+    Variant(
+        "a root that restarts takes epochs from its wall clock",
+        Invariant.EPOCHS_RISE,
+        epoch_clock.EpochClock,
+        "begin",
+        _wall_clock_after_restart,
+    ),
+    Variant(
         "a node does not update its checkpoint while its disk fails",
         Invariant.NOTHING_LOST,
         store.Store,
@@ -496,8 +514,8 @@ CONTROL: Final = (
     Variant(
         "epochs start at zero in each run of a node",
         Invariant.EPOCHS_RISE,
-        context.NodeContext,
-        "epoch_at",
+        epoch_clock.EpochClock,
+        "at",
         _epoch_from_zero,
     ),
     Variant(

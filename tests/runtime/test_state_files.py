@@ -135,7 +135,7 @@ def test_subscriptions_of_sessions_that_have_expired_are_not_restored(
     assert state_files(disk, at=began + silent, boot=boot).load().subscriptions == expected, "and again"
 
 
-def test_a_new_network_recalls_only_delegations_to_nodes_outside_of_it() -> None:
+def test_a_new_network_recalls_the_limit_of_epochs_and_delegations_to_nodes_outside_of_it() -> None:
     disk = SimulatedDisk(Random(1))
     files = state_files(disk)
     files.load()
@@ -143,11 +143,12 @@ def test_a_new_network_recalls_only_delegations_to_nodes_outside_of_it() -> None
     for cut in (KITCHEN, other):
         files.save_delegation(cut, False)
     files.save_claims(["home/bedroom"])
+    files.save_epoch_limit(9)
     files.store.flush()
-    assert state_files(disk).read() == RestoredState([KITCHEN, other], ["home/bedroom"])
+    assert state_files(disk).read() == RestoredState([KITCHEN, other], ["home/bedroom"], epoch_limit=9)
     state_files(disk).discard_obsolete(lambda cut: cut.node == "k")
     restored = state_files(disk).load()
-    assert (restored.delegations, restored.claims) == ([other], None)
+    assert (restored.delegations, restored.claims, restored.epoch_limit) == ([other], None, 9)
 
 
 def _truncate(data: bytes, random: Random) -> bytes:

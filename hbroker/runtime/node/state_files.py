@@ -1,6 +1,6 @@
 """The state files of a node: what its next run must know (§5.10).
 
-    FILE                 the subtrees that it delegated
+    FILE                 the subtrees that it delegated; at the root, also the limit of its epochs
     FILE.claims          the subtrees that it claims, once an order has changed them (§5.7)
     FILE.subscriptions   the subscriptions of its clients
     FILE.checkpoint      when it was last alive, and how much of the other files was synced
@@ -56,6 +56,8 @@ SUBSCRIPTIONS: Final = 3
 _SUFFIXES: Final = {DELEGATIONS: "", CLAIMS: ".claims", SUBSCRIPTIONS: ".subscriptions"}
 _SLACKS: Final = {DELEGATIONS: 1 << 16, CLAIMS: 1 << 12, SUBSCRIPTIONS: 1 << 20}
 """Bytes by which a file may grow beyond twice its live records (`record_file.SLACK_BYTES`)."""
+_EPOCH_LIMIT_KEY: Final = b"\0epoch_limit"
+"""Is no subtree: the levels of a topic do not contain U+0000 (MQTT 5 §1.5.4)."""
 _CLAIMS_KEY: Final = b"claims"
 _SESSION: Final = struct.Struct("<QI")
 _NO_GROUP: Final = 0xFFFF_FFFF
@@ -128,11 +130,16 @@ class NodeStateFiles(Storage):
         kept = [delegation for delegation in restored.delegations if not is_over(delegation)]
         if len(kept) < len(restored.delegations):
             entries = [_delegation_entry(delegation, ended=False) for delegation in kept]
+            if restored.epoch_limit:
+                entries.append(_epoch_limit_entry(restored.epoch_limit))
             self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
         self.store.close()
 
     def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
+
+    def save_epoch_limit(self, limit: int) -> None:
+        self._put(DELEGATIONS, *_epoch_limit_entry(limit))
 
     def save_claims(self, claims: Sequence[str]) -> None:
         value = json.dumps({"configured": self._configured, "claims": list(claims)})
@@ -213,7 +220,11 @@ class NodeStateFiles(Storage):
 
     def _parse_entry(self, kind: int, value: bytes, restored: RestoredState) -> None:
         if kind == DELEGATIONS:
-            restored.delegations.append(_delegation_from(json.loads(value)))
+            entry = json.loads(value)
+            if "epoch_limit" in entry:
+                restored.epoch_limit = int(entry["epoch_limit"])
+            else:
+                restored.delegations.append(_delegation_from(entry))
         elif kind == SUBSCRIPTIONS:
             record = pb.SubscriptionRecord.FromString(value)
             if record.away:
@@ -278,6 +289,10 @@ def _delegation_entry(delegation: Delegation, ended: bool) -> tuple[bytes, bytes
         "policy": delegation.policy.value,
     }
     return delegation.subtree.encode(), b"" if ended else json.dumps(entry).encode()
+
+
+def _epoch_limit_entry(limit: int) -> tuple[bytes, bytes]:
+    return _EPOCH_LIMIT_KEY, json.dumps({"epoch_limit": limit}).encode()
 
 
 def _delegation_from(entry: Mapping[str, Any]) -> Delegation:

@@ -135,6 +135,10 @@ class SimulatedStorage(Storage):
         self._state_files.save_delegation(delegation, ended)
         self._recorded()
 
+    def save_epoch_limit(self, limit: int) -> None:
+        self._state_files.save_epoch_limit(limit)
+        self._recorded()
+
     def save_claims(self, claims: Sequence[str]) -> None:
         self.claims = list(claims)
         self._state_files.save_claims(claims)

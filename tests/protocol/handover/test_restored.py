@@ -12,6 +12,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.handover.subtree_state import ReceivedState
+from hbroker.protocol.ownership.epoch_clock import EpochClock
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.sessions.subscription_store import Subscription
@@ -30,7 +31,15 @@ def restarted() -> OwnerSubscriptions:
     jurisdiction = Jurisdiction(core)
     jurisdiction.set_grant(Grant("home", 1, None, True, None))
     settings, storage = NodeSettings("kitchen", "home", HOME), Storage()
-    shared = (core, jurisdiction, Diagnostics(), storage, AfterSync(storage), Random(1))
+    shared = (
+        core,
+        jurisdiction,
+        Diagnostics(),
+        storage,
+        AfterSync(storage),
+        EpochClock(storage, 0),
+        Random(1),
+    )
     context = NodeContext(settings, *shared, clock=lambda: 0, incarnation=1, unix_offset_us=0)
     owner_subscriptions = OwnerSubscriptions(context, watch=lambda subscription, ended: None)
     owner_subscriptions.restore(0, [SUBSCRIPTION])

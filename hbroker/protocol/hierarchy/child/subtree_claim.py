@@ -373,6 +373,7 @@ class SubtreeClaim:
         else:
             self._diagnostics.drop("unexpected_packet")
             return
+        self._context.node.epoch_clock.follow(now, ack.epoch_clock)
         self._attempt = 0
         self.parent, self._join_requests.token = ack.node, ack.token
         self._leave_former(link)

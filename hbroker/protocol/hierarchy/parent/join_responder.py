@@ -151,6 +151,7 @@ class JoinResponder:
         self._context = context
         self._settings = context.settings
         self._core = context.core
+        self._clock = context.epoch_clock
         self._jurisdiction = context.jurisdiction
         self._delegations = delegations
         self._diagnostics = context.diagnostics
@@ -171,9 +172,7 @@ class JoinResponder:
             if join.credential:
                 self._diagnostics.drop("unauthenticated")
             self._refuse(requester, join, _UNPROVED, self._nonces.current(now, "join", *requester.address))
-        elif (
-            applicant.epoch > max(self._context.epoch_at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD
-        ):
+        elif applicant.epoch > max(self._clock.at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD:
             self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
         else:
             self._decide(now, requester, join, applicant)
@@ -311,7 +310,7 @@ class JoinResponder:
             now + lease,
         )
         child = self._delegations.admit(now, delegation)
-        self._grant(link, join, delegation, lease, policy)
+        self._grant(now, link, join, delegation, lease, policy)
         if applicant.epoch:
             self._delegations.adopt(now, child)
         else:
@@ -328,7 +327,7 @@ class JoinResponder:
             if join.leaving:
                 lease, policy = self._lease(now, grant), self._policy(now, applicant, grant)
                 self._delegations.renew(child, link, now + lease)
-                self._grant(link, join, delegation, lease, policy)
+                self._grant(now, link, join, delegation, lease, policy)
                 return
             self._delegations.overtake(
                 child
@@ -342,7 +341,7 @@ class JoinResponder:
             delegation.policy = in_force
             self._jurisdiction.save_cut(delegation)
         self._delegations.renew(child, link, now + lease)
-        self._grant(link, join, delegation, lease, policy)
+        self._grant(now, link, join, delegation, lease, policy)
 
     # Answers
 
@@ -374,10 +373,10 @@ class JoinResponder:
         requester.answer(self._core, ack)
 
     def _grant(
-        self, link: int, join: pb.Join, delegation: Delegation, lease: int, policy: LeasePolicy
+        self, now: int, link: int, join: pb.Join, delegation: Delegation, lease: int, policy: LeasePolicy
     ) -> None:
         ack = self._joinack(join, delegation.address)
-        ack.epoch = delegation.epoch
+        ack.epoch, ack.epoch_clock = delegation.epoch, self._clock.at(now)
         ack.lease_ms = lease // 1000
         serve = policy is LeasePolicy.SERVE
         ack.policy = pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE
@@ -398,7 +397,7 @@ class JoinResponder:
         return timers.LEASE if grant.until is None else min(timers.LEASE, grant.until - now)
 
     def _next_epoch(self, now: int, grant: Grant) -> int:
-        return max(self._context.epoch_at(now), self._delegations.highest_epoch + 1, grant.epoch + 1)
+        return max(self._clock.at(now), self._delegations.highest_epoch + 1, grant.epoch + 1)
 
 
 def _in_force(applicant: Applicant, granted: LeasePolicy) -> LeasePolicy:
