@@ -20,11 +20,20 @@ if TYPE_CHECKING:
     from hbroker.protocol.sessions.subscription_store import Subscription
     from hbroker.storage.record_file import Damage
 
-__all__ = ["AfterSync", "RestoredState", "Storage"]
+__all__ = ["AfterSync", "EpochLimit", "RestoredState", "Storage"]
 
 MOST_WAITING: Final = 65_536
 """The most actions that wait for the disk. A further one is not taken, and its cause must come again. The
 same bound holds for the actions that follow waiting ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLimit:
+    """A limit that the clock of the root had not reached when the wall clock showed `saved_at`
+    (`epoch_clock`). Both are in milliseconds since the Unix epoch."""
+
+    limit: int
+    saved_at: int
 
 
 @dataclass(slots=True)
@@ -33,9 +42,8 @@ class RestoredState:
 
     `claims`: the claims; None: no order has changed them. `offline`: the sessions that were offline.
     `has_lost_delegations`, `has_lost_subscriptions`: records of that kind were lost (§5.8, §5.9).
-    `epoch_limit`: above all epochs, if the node was the root (`epoch_clock`); 0: none was saved. `damage`:
-    the damage that was found. `torn`: how many bytes of each file were truncated, because they were being
-    written when the last run ended.
+    `epoch_limit`: above all epochs, if the node was the root. `damage`: the damage that was found. `torn`:
+    how many bytes of each file were truncated, because they were being written when the last run ended.
     """
 
     delegations: list[Delegation] = field(default_factory=list)
@@ -44,7 +52,7 @@ class RestoredState:
     offline: set[int] = field(default_factory=set)
     has_lost_delegations: bool = False
     has_lost_subscriptions: bool = False
-    epoch_limit: int = 0
+    epoch_limit: EpochLimit | None = None
     damage: list[Damage] = field(default_factory=list)
     torn: dict[Path, int] = field(default_factory=dict)
 
@@ -71,8 +79,8 @@ class Storage:
     def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         """Saves a delegation that is about to be made or changed, or that has ended."""
 
-    def save_epoch_limit(self, limit: int) -> None:
-        """Saves a limit that the clock of the root has not reached, in milliseconds (`epoch_clock`)."""
+    def save_epoch_limit(self, limit: EpochLimit) -> None:
+        """Saves the next limit of the root's clock."""
 
     def save_claims(self, claims: Sequence[str]) -> None:
         """Saves the subtrees that the node claims from now on."""

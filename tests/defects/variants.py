@@ -247,12 +247,8 @@ def _downtime_by_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., N
     return broken
 
 
-def _epoch_by_clock_alone(_: Callable[..., int]) -> Callable[..., int]:
-    return lambda self, now, grant: self._clock.at(now)
-
-
 def _wall_clock_after_restart(begin: Callable[..., None]) -> Callable[..., None]:
-    return lambda self, now, last_limit: begin(self, now, 0)
+    return lambda self, now, last: begin(self, now, None)
 
 
 def _epoch_from_zero(_: Callable[..., int]) -> Callable[..., int]:
@@ -475,13 +471,6 @@ CONTROL: Final = (
         NodeHost,
         "restart",
         _downtime_by_wall_clock,
-    ),
-    Variant(
-        "a parent takes the epoch of a grant from its clock alone",
-        Invariant.EPOCHS_RISE,
-        join_responder.JoinResponder,
-        "_next_epoch",
-        _epoch_by_clock_alone,
     ),
     Variant(
         "a child takes epochs from its own wall clock",

@@ -16,12 +16,13 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.storage import RestoredState
+from hbroker.protocol.storage import EpochLimit, RestoredState
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
 
 PATH = Path("/state/root.cuts")
+LIMIT = EpochLimit(9, 5)
 KITCHEN = Delegation("home/kitchen", "k", ("10.0.0.1", 1), 1, 7, LeasePolicy.FENCE, None, 0)
 LISTENER = Subscription(1, ("10.0.0.1", 7700), "home/kitchen/#", 1)
 BOOT = bytes(16)
@@ -143,12 +144,15 @@ def test_a_new_network_recalls_the_limit_of_epochs_and_delegations_to_nodes_outs
     for cut in (KITCHEN, other):
         files.save_delegation(cut, False)
     files.save_claims(["home/bedroom"])
-    files.save_epoch_limit(9)
+    files.save_epoch_limit(LIMIT)
     files.store.flush()
-    assert state_files(disk).read() == RestoredState([KITCHEN, other], ["home/bedroom"], epoch_limit=9)
+    assert state_files(disk).read() == RestoredState([KITCHEN, other], ["home/bedroom"], epoch_limit=LIMIT)
     state_files(disk).discard_obsolete(lambda cut: cut.node == "k")
     restored = state_files(disk).load()
-    assert (restored.delegations, restored.claims, restored.epoch_limit) == ([other], None, 9)
+    assert (restored.delegations, restored.claims, restored.epoch_limit) == ([other], None, LIMIT)
+    raised = state_files(disk).load().epoch_limit
+    assert raised is not None
+    assert raised.limit > LIMIT.limit, "each run raises it"
 
 
 def _truncate(data: bytes, random: Random) -> bytes:

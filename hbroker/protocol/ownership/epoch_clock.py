@@ -9,7 +9,8 @@ and renewal. In between it counts on with its monotonic clock. An answer takes t
 behind that of its parent, but for the drift of a few seconds. A lease ends later than that.
 
 The root's clock does not go back when the root restarts: the root saves a limit that its clock has not
-reached, raises it in time, and begins its next run above it.
+reached, raises it in time, and begins its next run above it. A run may end before it has saved a limit, so
+the next run begins later by what the wall clock has advanced since the limit was saved.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from __future__ import annotations
 from typing import Final
 
 from hbroker.protocol import timers
-from hbroker.protocol.storage import Storage
+from hbroker.protocol.storage import EpochLimit, Storage
 
 __all__ = ["EpochClock"]
 
-LIMIT_AHEAD_MS: Final = 600_000
+LIMIT_AHEAD_MS: Final = 60_000
 """How far ahead of the clock the saved limit is. The root saves it once in half of that time."""
 AHEAD_OF_ROOT_MS: Final = timers.LEASE // 1000
 """How far the clock of another node may be ahead of that of a root whose disk was late with the limit."""
@@ -35,15 +36,16 @@ class EpochClock:
 
     def __init__(self, storage: Storage, unix_offset_us: int) -> None:
         self._storage = storage
-        self._offset_us = unix_offset_us
+        self._unix_offset_us = self._offset_us = unix_offset_us
         self._limit_due: int | None = None
         """When the root saves its next limit; None: this node is not the root."""
 
-    def begin(self, now: int, last_limit: int) -> None:
-        """This node is the root, and begins. `last_limit`: what an earlier run saved; 0: nothing."""
-        if last_limit:
-            ahead = last_limit + AHEAD_OF_ROOT_MS - self.at(now)
-            self._offset_us += max(0, ahead) * 1000
+    def begin(self, now: int, last: EpochLimit | None) -> None:
+        """This node is the root, and begins. `last`: what an earlier run saved."""
+        if last is not None:
+            advanced = max(0, self._wall_at(now) - last.saved_at)
+            behind = last.limit + AHEAD_OF_ROOT_MS + advanced - self.at(now)
+            self._offset_us += max(0, behind) * 1000
         self._save_limit(now)
 
     def follow(self, now: int, reading: int) -> None:
@@ -65,5 +67,8 @@ class EpochClock:
         return self._limit_due
 
     def _save_limit(self, now: int) -> None:
-        self._storage.save_epoch_limit(self.at(now) + LIMIT_AHEAD_MS)
+        self._storage.save_epoch_limit(EpochLimit(self.at(now) + LIMIT_AHEAD_MS, self._wall_at(now)))
         self._limit_due = now + LIMIT_AHEAD_MS * 500
+
+    def _wall_at(self, now: int) -> int:
+        return (now + self._unix_offset_us) // 1000

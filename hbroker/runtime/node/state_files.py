@@ -28,6 +28,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -38,9 +39,10 @@ from google.protobuf.message import DecodeError
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
+from hbroker.protocol.ownership.epoch_clock import LIMIT_AHEAD_MS
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
-from hbroker.protocol.storage import RestoredState, Storage
+from hbroker.protocol.storage import EpochLimit, RestoredState, Storage
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, make_folder
 from hbroker.storage.record_file import Damage, Opened, RecordFile
@@ -112,6 +114,11 @@ class NodeStateFiles(Storage):
             restored.has_lost_subscriptions = False
             with suppress(OSError):  # If this fails, the next run only waits longer than it must.
                 self._files[SUBSCRIPTIONS].replace([])
+        if restored.epoch_limit is not None:
+            # This run's first limit may not reach the disk. The next run must begin above it all the same.
+            raised = restored.epoch_limit.limit + LIMIT_AHEAD_MS
+            self.save_epoch_limit(replace(restored.epoch_limit, limit=raised))
+            self.store.flush()  # If this fails, the next run begins at the same limit.
         self.store.save_checkpoint()
         return restored
 
@@ -130,7 +137,7 @@ class NodeStateFiles(Storage):
         kept = [delegation for delegation in restored.delegations if not is_over(delegation)]
         if len(kept) < len(restored.delegations):
             entries = [_delegation_entry(delegation, ended=False) for delegation in kept]
-            if restored.epoch_limit:
+            if restored.epoch_limit is not None:
                 entries.append(_epoch_limit_entry(restored.epoch_limit))
             self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
         self.store.close()
@@ -138,7 +145,7 @@ class NodeStateFiles(Storage):
     def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
 
-    def save_epoch_limit(self, limit: int) -> None:
+    def save_epoch_limit(self, limit: EpochLimit) -> None:
         self._put(DELEGATIONS, *_epoch_limit_entry(limit))
 
     def save_claims(self, claims: Sequence[str]) -> None:
@@ -222,7 +229,7 @@ class NodeStateFiles(Storage):
         if kind == DELEGATIONS:
             entry = json.loads(value)
             if "epoch_limit" in entry:
-                restored.epoch_limit = int(entry["epoch_limit"])
+                restored.epoch_limit = EpochLimit(int(entry["epoch_limit"]), int(entry["saved_at"]))
             else:
                 restored.delegations.append(_delegation_from(entry))
         elif kind == SUBSCRIPTIONS:
@@ -291,8 +298,9 @@ def _delegation_entry(delegation: Delegation, ended: bool) -> tuple[bytes, bytes
     return delegation.subtree.encode(), b"" if ended else json.dumps(entry).encode()
 
 
-def _epoch_limit_entry(limit: int) -> tuple[bytes, bytes]:
-    return _EPOCH_LIMIT_KEY, json.dumps({"epoch_limit": limit}).encode()
+def _epoch_limit_entry(limit: EpochLimit) -> tuple[bytes, bytes]:
+    entry = {"epoch_limit": limit.limit, "saved_at": limit.saved_at}
+    return _EPOCH_LIMIT_KEY, json.dumps(entry).encode()
 
 
 def _delegation_from(entry: Mapping[str, Any]) -> Delegation:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from hbroker.config import NodeSettings
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.storage import Storage
+from hbroker.protocol.storage import EpochLimit, Storage
 from hbroker.protocol.timers import earliest
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.storage.checkpoint import Instant
@@ -135,7 +135,7 @@ class SimulatedStorage(Storage):
         self._state_files.save_delegation(delegation, ended)
         self._recorded()
 
-    def save_epoch_limit(self, limit: int) -> None:
+    def save_epoch_limit(self, limit: EpochLimit) -> None:
         self._state_files.save_epoch_limit(limit)
         self._recorded()
 
