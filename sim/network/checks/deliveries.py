@@ -519,13 +519,13 @@ class Deliveries:
     def _was_given_up(self, session: int, sent: Sent) -> bool:
         """Whether a session's queue may have discarded a message that its publisher sends again.
 
-        The publisher does so if another subscriber had not acknowledged the message when its topic moved, or
-        if the publisher lost its link.
+        The publisher does so if another subscriber had not acknowledged the message when its topic moved, at
+        any time, or if the publisher lost its link.
         """
         runs = (each for each in self._applications.values() if each.name == sent.publisher)
         broken_at = max((run.broken.get(sent.topic, 0) for run in runs), default=0)
-        moved_at = self._ownership.changed.get(sent.topic, 0)
-        is_sent_again = sent.is_open_at(moved_at) or sent.is_open_at(broken_at)
+        moves = self._ownership.moves.get(sent.topic, ())
+        is_sent_again = sent.is_open_at(broken_at) or any(sent.is_open_at(moved_at) for moved_at in moves)
         return is_sent_again and self._losses.has_overflowed(session, sent.at)
 
     def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
