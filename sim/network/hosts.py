@@ -279,6 +279,11 @@ class NodeHost(Host):
         return (self.settings.subtree,) if saved is None else saved
 
     @property
+    def has_epoch_limit(self) -> bool:
+        """Whether its run began with a saved limit of epochs."""
+        return self._storage.restored.epoch_limit is not None
+
+    @property
     def delegations(self) -> dict[str, Delegation]:
         """What it delegated, by subtree, as it noted it."""
         return self._storage.delegations

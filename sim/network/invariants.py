@@ -102,6 +102,8 @@ class Ownership:
         """By topic, when it moved to another owner."""
         self._epochs: dict[str, tuple[int, int]] = {}
         self._served_epochs: dict[int, dict[str, int]] = {}
+        self._most_ahead_us = 0
+        """The largest offset of the root's wall clock."""
         self._excused_until: dict[str, int] = {}
         """By topic, until when it is excused."""
         self._excused_until_heal: set[str] = set()
@@ -155,6 +157,8 @@ class Ownership:
         yield from self._check_claims(host)
 
     def _check_epochs(self, host: NodeHost) -> Iterator[Violation]:
+        if host.incarnation not in self._served_epochs and host.settings.is_root:
+            self._begin_epochs(host)
         served = self._served_epochs.setdefault(host.incarnation, {})
         for grant in host.control.jurisdiction.grants:
             if not grant.serving or served.get(grant.subtree) == grant.epoch:
@@ -165,6 +169,13 @@ class Ownership:
                 text = f"{host.settings.name} serves {grant.subtree!r} under {grant.epoch} after {epoch}"
                 yield Violation(self._world.now, Invariant.EPOCHS_RISE, text)
             self._epochs[grant.subtree] = (grant.epoch, host.incarnation)
+
+    def _begin_epochs(self, root: NodeHost) -> None:
+        """A run of the root begins. The root knows nothing of the last run's epochs if no limit of them ever
+        reached its disk; then they may fall if its clock was set back (§5.1)."""
+        if root.unix_offset_us < self._most_ahead_us and not root.has_epoch_limit:
+            self._epochs.clear()
+        self._most_ahead_us = max(self._most_ahead_us, root.unix_offset_us)
 
     def _check_claims(self, host: NodeHost) -> Iterator[Violation]:
         if host.settings.is_root:
