@@ -749,6 +749,18 @@ class SeenRecord(_message.Message):
     words: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, publisher: _Optional[int] = ..., floor: _Optional[int] = ..., words: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class ChoiceRecord(_message.Message):
+    __slots__ = ("publisher", "sequence", "shared_for", "session")
+    PUBLISHER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FOR_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    publisher: int
+    sequence: int
+    shared_for: int
+    session: int
+    def __init__(self, publisher: _Optional[int] = ..., sequence: _Optional[int] = ..., shared_for: _Optional[int] = ..., session: _Optional[int] = ...) -> None: ...
+
 class CutRecord(_message.Message):
     __slots__ = ("cut", "incarnation", "policy")
     CUT_FIELD_NUMBER: _ClassVar[int]
@@ -782,7 +794,7 @@ class GatheringRecord(_message.Message):
     def __init__(self, subtree: _Optional[str] = ..., remaining_us: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Transfer(_message.Message):
-    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills", "gathering", "gone", "replays")
+    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills", "gathering", "gone", "replays", "choices")
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -797,6 +809,7 @@ class Transfer(_message.Message):
     GATHERING_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
     subtree: str
     epoch: int
     phase: TransferPhase
@@ -811,4 +824,5 @@ class Transfer(_message.Message):
     gathering: _containers.RepeatedCompositeFieldContainer[GatheringRecord]
     gone: _containers.RepeatedCompositeFieldContainer[GoneRecord]
     replays: _containers.RepeatedCompositeFieldContainer[ReplayRecord]
-    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ..., gathering: _Optional[_Iterable[_Union[GatheringRecord, _Mapping[str, object]]]] = ..., gone: _Optional[_Iterable[_Union[GoneRecord, _Mapping[str, object]]]] = ..., replays: _Optional[_Iterable[_Union[ReplayRecord, _Mapping[str, object]]]] = ...) -> None: ...
+    choices: _containers.RepeatedCompositeFieldContainer[ChoiceRecord]
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ..., gathering: _Optional[_Iterable[_Union[GatheringRecord, _Mapping[str, object]]]] = ..., gone: _Optional[_Iterable[_Union[GoneRecord, _Mapping[str, object]]]] = ..., replays: _Optional[_Iterable[_Union[ReplayRecord, _Mapping[str, object]]]] = ..., choices: _Optional[_Iterable[_Union[ChoiceRecord, _Mapping[str, object]]]] = ...) -> None: ...

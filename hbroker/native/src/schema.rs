@@ -216,10 +216,18 @@ pub mod seen_record {
     pub const WORDS_ELEMENT: u32 = 0x18;
 }
 
+pub mod choice_record {
+    pub const PUBLISHER: u32 = 0x09;
+    pub const SEQUENCE: u32 = 0x10;
+    pub const SHARED_FOR: u32 = 0x19;
+    pub const SESSION: u32 = 0x21;
+}
+
 pub mod transfer {
     pub const QUEUED: u32 = 0x42;
     pub const SEEN: u32 = 0x4a;
     pub const GONE: u32 = 0x8a;
+    pub const CHOICES: u32 = 0x9a;
 }
 
 pub mod checks {
@@ -228,6 +236,7 @@ pub mod checks {
 
     pub const ADDRESS: Checks = &[];
     pub const AUTHENTICATED: Checks = &[];
+    pub const CHOICE_RECORD: Checks = &[];
     pub const CUT: Checks = &[(0x0a, Utf8), (0x12, Utf8), (0x1a, Message(ADDRESS))];
     pub const CUT_RECORD: Checks = &[(0x0a, Message(CUT))];
     pub const GATHERING_RECORD: Checks = &[(0x0a, Utf8)];
@@ -268,6 +277,7 @@ pub mod checks {
         (0x82, Message(GATHERING_RECORD)),
         (0x8a, Message(GONE_RECORD)),
         (0x92, Message(REPLAY_RECORD)),
+        (0x9a, Message(CHOICE_RECORD)),
     ];
     pub const UNSUBSCRIBE: Checks = &[(0x12, Utf8), (0x1a, Utf8)];
     pub const USER_PROPERTY: Checks = &[(0x0a, Utf8), (0x12, Utf8)];

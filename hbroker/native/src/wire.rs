@@ -43,7 +43,7 @@ pub use emit::{
 };
 pub use packets::{Packets, Section};
 pub use publish::{FragmentView, MeantFor, PublishView, field_of, first_field, message_of};
-pub use records::{GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen_record};
+pub use records::{ChoiceRecord, GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen_record};
 #[cfg(feature = "python")]
 pub use records::{gone_record, queued_record};
 pub use view::{

@@ -385,7 +385,7 @@ class HandoverTarget:
             self._subtree_state.prepare(transfer, self.received)
             if transfer.retained:
                 self._core.take_retained(list(transfer.retained))
-            if transfer.queued or transfer.gone or transfer.seen:
+            if transfer.queued or transfer.gone or transfer.seen or transfer.choices:
                 self._import_records(transfer)
         if event is TargetEvent.LAST_RECORDS:
             self._send_phase(pb.TRANSFER_PHASE_READY)

@@ -143,7 +143,11 @@ impl Core {
             gone.iter().for_each(|gone| out.add_gone(gone));
             queues.extend(moving);
         });
-        self.each(|engine, now| seen.extend(engine.export_seen(now)));
+        let mut choices = Vec::new();
+        self.each(|engine, now| {
+            seen.extend(engine.export_seen(now));
+            choices.extend(engine.export_choices());
+        });
         while copying.copy_held(&mut out) {}
         for moving in &queues {
             moves.rest += moving.uncopied().count() as u64;
@@ -152,6 +156,8 @@ impl Core {
         let mut held = copying.before;
         held.seen.extend(seen);
         held.seen.iter().for_each(|record| out.add_seen(record));
+        held.choices.extend(choices);
+        held.choices.iter().for_each(|choice| out.add_choice(*choice));
         held.add(queues);
         moves.all.insert(id, Move::HeldQueues(held));
         out.into_all()
@@ -185,9 +191,12 @@ impl Core {
     /// for how many messages there was no room.
     pub fn install(&self, id: u64) -> usize {
         let held = self.shared.moves.lock().take_held(id);
-        if !held.seen.is_empty() {
+        if !held.seen.is_empty() || !held.choices.is_empty() {
             // A publisher's next message may reach any worker.
-            self.each(|engine, now| engine.import_seen(now, &held.seen));
+            self.each(|engine, now| {
+                engine.import_seen(now, &held.seen);
+                engine.import_choices(&held.choices);
+            });
         }
         let mut of_worker: BTreeMap<u8, Vec<Moving>> = BTreeMap::new();
         for moving in held.queues {

@@ -1,5 +1,5 @@
 //! The records of a handover (§5.4) that the core reads and writes itself: queued messages, copies that have
-//! left their queue since, and seen messages. They pass through the native API in a serialised TRANSFER, as
+//! left their queue since, seen messages, and choices for shared groups. They pass through the native API in a serialised TRANSFER, as
 //! they do through the network.
 
 use super::Malformed;
@@ -9,7 +9,7 @@ use super::emit::{
 };
 use super::publish::MeantFor;
 use super::reader::{MAX_DEPTH, MOST_VARINT, Reader, elements};
-use crate::schema::{gone_record, queued_record, seen_record, transfer};
+use crate::schema::{choice_record, gone_record, queued_record, seen_record, transfer};
 
 /// One more than the highest word of 64 numbers.
 const WORDS_END: u64 = 1 << 58;
@@ -136,12 +136,51 @@ pub fn gone_record(record: &GoneRecord) -> Vec<u8> {
     out
 }
 
-/// The records in one TRANSFER: of queued, gone and seen messages.
+/// The member of a shared group that gets the rest of a large message (§6.5).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChoiceRecord {
+    /// The id of the message's first fragment.
+    pub publisher: u64,
+    pub sequence: u64,
+    /// The id of the shared subscription.
+    pub shared_for: u64,
+    /// The member's session.
+    pub session: u64,
+}
+
+impl ChoiceRecord {
+    /// Parses a record.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (mut record, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
+        while let Some(tag) = message.tag()? {
+            match tag {
+                choice_record::PUBLISHER => record.publisher = message.fixed64()?,
+                choice_record::SEQUENCE => record.sequence = message.varint()?,
+                choice_record::SHARED_FOR => record.shared_for = message.fixed64()?,
+                choice_record::SESSION => record.session = message.fixed64()?,
+                _ => message.skip(tag)?,
+            }
+        }
+        Ok(record)
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_fixed64(&mut out, choice_record::PUBLISHER, self.publisher);
+        put_number(&mut out, choice_record::SEQUENCE, self.sequence);
+        put_fixed64(&mut out, choice_record::SHARED_FOR, self.shared_for);
+        put_fixed64(&mut out, choice_record::SESSION, self.session);
+        out
+    }
+}
+
+/// The records in one TRANSFER that the core reads.
 #[derive(Debug, Default)]
 pub struct Waiting<'a> {
     pub queued: Vec<&'a [u8]>,
     pub gone: Vec<&'a [u8]>,
     pub seen: Vec<&'a [u8]>,
+    pub choices: Vec<&'a [u8]>,
 }
 
 impl<'a> Waiting<'a> {
@@ -153,6 +192,7 @@ impl<'a> Waiting<'a> {
                 transfer::QUEUED => waiting.queued.push(message.bytes()?),
                 transfer::GONE => waiting.gone.push(message.bytes()?),
                 transfer::SEEN => waiting.seen.push(message.bytes()?),
+                transfer::CHOICES => waiting.choices.push(message.bytes()?),
                 _ => message.skip(tag)?,
             }
         }
@@ -192,6 +232,10 @@ impl Transfers {
 
     pub fn add_seen(&mut self, record: &[u8]) {
         self.add(transfer::SEEN, record);
+    }
+
+    pub fn add_choice(&mut self, record: ChoiceRecord) {
+        self.add(transfer::CHOICES, &record.to_bytes());
     }
 
     pub fn into_all(mut self) -> Vec<Vec<u8>> {

@@ -1,4 +1,5 @@
-//! The messages of a subtree outside of session queues, and the duplicate windows of its publishers. The
+//! The messages of a subtree outside of session queues, the duplicate windows of its publishers, and the
+//! choices for its shared groups. The
 //! source keeps what it gave away until the target serves. The target keeps what it was given until it serves
 //! (§5.4).
 
@@ -7,11 +8,14 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use crate::Micros;
+use crate::engine::owner::shared_groups::MOST_CHOICES;
 use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::sessions::queue::MessageList;
 use crate::tables::match_set::Overflow;
 use crate::topic;
-use crate::wire::{self, GoneRecord, GoneRecord as Gone, QueuedRecord, SeenRecord, Transfers, Waiting};
+use crate::wire::{
+    self, ChoiceRecord, GoneRecord, GoneRecord as Gone, QueuedRecord, SeenRecord, Transfers, Waiting,
+};
 
 /// The queues of one subtree.
 #[derive(Default)]
@@ -21,6 +25,7 @@ pub struct HeldQueues {
     positions: HashMap<u64, usize>,
     /// Serialised `SeenRecord`s.
     pub seen: Vec<Vec<u8>>,
+    pub choices: Vec<ChoiceRecord>,
     bytes: usize,
 }
 
@@ -56,6 +61,13 @@ impl HeldQueues {
                 Err(_) => invalid += 1,
             }
         }
+        for record in records.choices {
+            match ChoiceRecord::parse(record) {
+                Ok(_) if self.choices.len() >= MOST_CHOICES => {}
+                Ok(choice) => self.choices.push(choice),
+                Err(_) => invalid += 1,
+            }
+        }
         (refused, invalid)
     }
 
@@ -77,7 +89,7 @@ impl HeldQueues {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.queues.is_empty() && self.seen.is_empty()
+        self.queues.is_empty() && self.seen.is_empty() && self.choices.is_empty()
     }
 
     fn push(&mut self, queue: u64, session: u64, queued_message: QueuedMessage) -> bool {

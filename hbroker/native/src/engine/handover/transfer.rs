@@ -28,7 +28,7 @@ use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Decision};
 use crate::tables::window::Seen;
 use crate::topic::Region;
-use crate::wire::{self, GoneRecord as Gone, SeenRecord};
+use crate::wire::{self, ChoiceRecord, GoneRecord as Gone, SeenRecord};
 
 /// A publisher that was silent for longer has no messages under way that may be retransmitted: its links
 /// timed out long ago.
@@ -178,6 +178,16 @@ impl Engine {
                 Seen { publisher: record.publisher, floor: record.floor, words: record.words().collect() };
             self.node(|node| node.window.import(now, &seen));
         }
+    }
+
+    /// Which members of shared groups get the rests of large messages, whatever the topics.
+    pub fn export_choices(&mut self) -> Vec<ChoiceRecord> {
+        self.node(|node| node.shared_groups.choices().collect()).unwrap_or_default()
+    }
+
+    /// Adds the choices of another owner.
+    pub fn import_choices(&mut self, choices: &[ChoiceRecord]) {
+        self.node(|node| choices.iter().for_each(|choice| node.shared_groups.import(choice)));
     }
 
     /// Publishes a client's message, a serialised `Publish`, in the client's name. Returns the reason that

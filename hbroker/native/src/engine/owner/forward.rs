@@ -48,7 +48,7 @@ pub struct Forwarder {
     untidy_since: Micros,
     pub window: DuplicateWindow,
     pub distribution: Distribution,
-    shared_groups: SharedGroups,
+    pub shared_groups: SharedGroups,
     /// Messages for sessions of other workers, each with the session's id, while their subtree is about to
     /// move (`barrier`).
     pub deferred: Vec<(u64, QueuedMessage)>,

@@ -2,7 +2,7 @@
 //!
 //! The fitness of members changes from fragment to fragment, all the more because the fragments of a large
 //! message use up a member's credit. So the choice for the first fragment holds for all of them, as long as
-//! that member is there.
+//! that member is there. It moves with the subtree (§5.4).
 //!
 //! A worker knows its own sessions. It reports their fitness for the other workers ([`MemberLoads`]), only
 //! for members of groups, and only when it changes. So only messages for groups cost a look here, and of those only the
@@ -19,11 +19,11 @@ use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::groups::{Fitness, Group};
 use crate::tables::match_set::Subscriber;
-use crate::wire::PublishView;
+use crate::wire::{ChoiceRecord, PublishView};
 
 /// How many choices for fragmented messages are remembered, one for each group. More at once are rare; then
 /// the fragments of a message may go to several members.
-const MOST_BEGUN: usize = 4_096;
+pub const MOST_CHOICES: usize = 4_096;
 
 /// The message's id (publisher, sequence number of its first fragment), and the id of the group's shared
 /// subscription.
@@ -39,7 +39,8 @@ pub struct SharedGroups {
 
 /// The member that gets the fragments of a message.
 struct Holder {
-    session: SessionKey,
+    /// The id of its session.
+    session: u64,
     /// Its number in `order`.
     number: u64,
 }
@@ -52,9 +53,11 @@ impl SharedGroups {
     /// Chooses the member that gets a message or a fragment; `None` if there is no member.
     pub fn choose(&mut self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outbound) -> Option<Target> {
         let member = self.look_up(group, publish, out)?;
-        if let Some(fragment) = publish.fragment {
+        if let Some(fragment) = publish.fragment
+            && let Some((session, _)) = out.load_of(member.session)
+        {
             let is_last = fragment.index.checked_add(1) == Some(fragment.count);
-            self.hold(begun(group, publish), member.session, is_last);
+            self.hold(begun(group, publish), session, is_last);
         }
         Some(Target { shared: group.id, group: Some(Arc::clone(group.name)), ..Target::from(&member) })
     }
@@ -68,12 +71,31 @@ impl SharedGroups {
     ) -> Option<Subscriber> {
         let begun = begun(group, publish);
         let holder = publish.fragment.and_then(|_| self.holders.get(&begun)).map(|holder| holder.session);
-        let holder = holder.filter(|session| out.load_of(*session).is_some());
-        let holder = holder.and_then(|session| group.members.iter().find(|member| member.session == session));
+        let is_of =
+            |member: &Subscriber, holder| out.load_of(member.session).is_some_and(|(id, _)| id == holder);
+        let holder = holder.and_then(|holder| group.members.iter().find(|member| is_of(member, holder)));
         holder.copied().or_else(|| group.choose(begun.0, |member| out.load_of(member.session)))
     }
 
-    fn hold(&mut self, begun: Begun, session: SessionKey, is_last: bool) {
+    /// The choices that are remembered.
+    pub fn choices(&self) -> impl Iterator<Item = ChoiceRecord> + '_ {
+        self.holders.iter().map(|(&((publisher, sequence), shared_for), holder)| ChoiceRecord {
+            publisher,
+            sequence,
+            shared_for,
+            session: holder.session,
+        })
+    }
+
+    /// Adds the choice of another owner. One that was made here stays.
+    pub fn import(&mut self, choice: &ChoiceRecord) {
+        let begun = ((choice.publisher, choice.sequence), choice.shared_for);
+        if !self.holders.contains_key(&begun) {
+            self.hold(begun, choice.session, false);
+        }
+    }
+
+    fn hold(&mut self, begun: Begun, session: u64, is_last: bool) {
         if is_last {
             if let Some(ended) = self.holders.remove(&begun) {
                 self.order.remove(&ended.number);
@@ -84,7 +106,7 @@ impl SharedGroups {
             self.begun += 1;
             self.holders.insert(begun, Holder { session, number: self.begun });
             self.order.insert(self.begun, begun);
-            if self.order.len() > MOST_BEGUN
+            if self.order.len() > MOST_CHOICES
                 && let Some((_, oldest)) = self.order.pop_first()
             {
                 self.holders.remove(&oldest);
@@ -127,7 +149,7 @@ impl MemberLoads {
 mod tests {
     use super::*;
 
-    const MEMBER: SessionKey = SessionKey(1);
+    const MEMBER: u64 = 1;
 
     fn shared_groups() -> SharedGroups {
         SharedGroups::new(KeyedHash::new(1))
@@ -141,7 +163,7 @@ mod tests {
     fn what_ended_takes_the_place_of_nothing_that_goes_on() {
         let mut shared_groups = shared_groups();
         shared_groups.hold(begun(0), MEMBER, false);
-        for sequence in 1..=2 * MOST_BEGUN as u64 {
+        for sequence in 1..=2 * MOST_CHOICES as u64 {
             shared_groups.hold(begun(sequence), MEMBER, false);
             shared_groups.hold(begun(sequence), MEMBER, true);
         }
@@ -157,12 +179,12 @@ mod tests {
     #[test]
     fn those_that_began_first_are_forgotten_first() {
         let mut shared_groups = shared_groups();
-        for sequence in 0..=MOST_BEGUN as u64 {
+        for sequence in 0..=MOST_CHOICES as u64 {
             shared_groups.hold(begun(sequence), MEMBER, false);
-            shared_groups.hold(begun(sequence), SessionKey(2), false);
+            shared_groups.hold(begun(sequence), 2, false);
         }
-        assert_eq!((shared_groups.holders.len(), shared_groups.order.len()), (MOST_BEGUN, MOST_BEGUN));
+        assert_eq!((shared_groups.holders.len(), shared_groups.order.len()), (MOST_CHOICES, MOST_CHOICES));
         assert!(!shared_groups.holders.contains_key(&begun(0)));
-        assert_eq!(shared_groups.holders[&begun(1)].session, SessionKey(2), "another one gets the rest");
+        assert_eq!(shared_groups.holders[&begun(1)].session, 2, "another one gets the rest");
     }
 }

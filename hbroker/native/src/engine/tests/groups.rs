@@ -7,9 +7,13 @@ use rand::Rng;
 
 use super::handover::export_queued;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::engine::Engine;
+use crate::engine::handover::held_queues::HeldQueues;
 use crate::engine::metrics::counters::Drop;
+use crate::engine::owner::shared_groups::SharedGroups;
+use crate::keyed_hash::KeyedHash;
 use crate::tables::groups::shared_id;
-use crate::wire::PublishOut;
+use crate::wire::{PublishOut, Transfers};
 
 const FAULTS: Faults = Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 };
 
@@ -43,8 +47,8 @@ fn each_message_goes_to_one_member_of_each_group() {
     }
 }
 
-#[test]
-fn a_message_in_fragments_goes_to_one_member_though_others_come() {
+/// Members come while the fragments of a message arrive, and each time `then` is done to the node.
+fn send_in_fragments_to_more_and_more(then: impl Fn(&mut Network, usize)) -> Vec<u8> {
     let (mut network, node) = Network::with_faults(5, Faults { jitter: 5_000, ..Faults::default() }, 2);
     let members: Vec<usize> = (0..12)
         .map(|_| {
@@ -66,6 +70,7 @@ fn a_message_in_fragments_goes_to_one_member_though_others_come() {
         }
         assert!(network.counter(node, "messages_in") < before + 80, "parts are still to come");
         network.subscribe_in(member, node, "a", "g", 1, false);
+        then(&mut network, node);
         network.run_until_drained();
     }
     network.assert_all_published(publisher, 12);
@@ -73,9 +78,39 @@ fn a_message_in_fragments_goes_to_one_member_though_others_come() {
     let mut rounds: Vec<u8> =
         read.filter(|read| read.payload.len() == 100_000).map(|read| read.payload[0]).collect();
     rounds.sort_unstable();
-    assert_eq!(rounds, (1..=11).collect::<Vec<_>>());
     let (shares, _) = read_by(&network, &members);
     assert!(shares.iter().filter(|share| **share > 0).count() > 3, "{shares:?}");
+    rounds
+}
+
+#[test]
+fn a_message_in_fragments_goes_to_one_member_though_others_come() {
+    let all: Vec<u8> = (1..=11).collect();
+    assert_eq!(send_in_fragments_to_more_and_more(|_, _| {}), all);
+}
+
+/// What the next owner of a subtree knows: nothing, or the choices of the last owner.
+fn forget_choices(network: &mut Network, node: usize, keeps: bool) {
+    let engines = &mut network.hosts[node].engines;
+    let choices: Vec<_> = engines.iter_mut().flat_map(Engine::export_choices).collect();
+    let mut out = Transfers::default();
+    choices.into_iter().for_each(|choice| out.add_choice(choice));
+    let mut held = HeldQueues::default();
+    out.into_all().iter().for_each(|transfer| assert_eq!(held.take(transfer, usize::MAX), (0, 0)));
+    for engine in engines {
+        engine.node(|node| node.shared_groups = SharedGroups::new(KeyedHash::new(1)));
+        if keeps {
+            engine.import_choices(&held.choices);
+        }
+    }
+}
+
+#[test]
+fn a_message_in_fragments_goes_to_one_member_though_its_subtree_moves() {
+    let all: Vec<u8> = (1..=11).collect();
+    assert_eq!(send_in_fragments_to_more_and_more(|network, node| forget_choices(network, node, true)), all);
+    let read = send_in_fragments_to_more_and_more(|network, node| forget_choices(network, node, false));
+    assert!(read.len() < 11, "without the choices the rest goes to another member");
 }
 
 #[test]
