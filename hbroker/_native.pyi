@@ -261,7 +261,7 @@ class _Core:
         sent again), and `drop.<reason>` for what was dropped. For messages to sessions: `accepted`,
         `delivered`, `expired` (as in `SessionStatus`).
 
-        Gauges: `links`, `sessions` (links that peers opened), `sessions_away` (offline sessions),
+        Gauges: `links`, `sessions` (links that peers opened), `sessions_offline` (offline sessions),
         `publishers` (links on which a message was received), `queued_messages` (for sessions), `queued_bytes`
         (on links and in the queues of sessions), `inflight` (messages that are not acknowledged yet),
         `waiting` (messages and fragments of a client that wait until their owner is known or grants credit),

@@ -644,7 +644,7 @@ class Reset(_message.Message):
     def __init__(self, session: _Optional[int] = ..., token: _Optional[bytes] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
-    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client", "group", "overflow", "interrupted", "away")
+    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client", "group", "overflow", "interrupted", "offline")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
     NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
@@ -655,7 +655,7 @@ class SubscriptionRecord(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OVERFLOW_FIELD_NUMBER: _ClassVar[int]
     INTERRUPTED_FIELD_NUMBER: _ClassVar[int]
-    AWAY_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_FIELD_NUMBER: _ClassVar[int]
     filter: str
     qos: Qos
     no_local: bool
@@ -666,14 +666,14 @@ class SubscriptionRecord(_message.Message):
     group: str
     overflow: Overflow
     interrupted: bool
-    away: bool
-    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ..., away: _Optional[bool] = ...) -> None: ...
+    offline: bool
+    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ..., offline: _Optional[bool] = ...) -> None: ...
 
 class SessionRecord(_message.Message):
-    __slots__ = ("session", "session_expiry_s", "away_us", "queue_messages", "queue_bytes", "begun_us", "begun_by", "lost")
+    __slots__ = ("session", "session_expiry_s", "offline_us", "queue_messages", "queue_bytes", "begun_us", "begun_by", "lost")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SESSION_EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
-    AWAY_US_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_US_FIELD_NUMBER: _ClassVar[int]
     QUEUE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     QUEUE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BEGUN_US_FIELD_NUMBER: _ClassVar[int]
@@ -681,13 +681,13 @@ class SessionRecord(_message.Message):
     LOST_FIELD_NUMBER: _ClassVar[int]
     session: int
     session_expiry_s: int
-    away_us: int
+    offline_us: int
     queue_messages: int
     queue_bytes: int
     begun_us: int
     begun_by: int
     lost: bool
-    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., begun_us: _Optional[int] = ..., begun_by: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
+    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., offline_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., begun_us: _Optional[int] = ..., begun_by: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
 
 class QueuedRecord(_message.Message):
     __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched", "shared_for", "queue", "number")

@@ -163,7 +163,7 @@ def _connected_entry(connection: Connection, status: ConnectionStatus | None) ->
 def _offline_entry(record: SessionRecord) -> dict[str, Any]:
     return {
         "client": record.client,
-        "state": "away",
+        "state": "offline",
         "since_us": record.offline_since_us,
         "session_expiry_s": record.expiry_s,
         "subscriptions": len(record.subscriptions),

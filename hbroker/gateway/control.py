@@ -309,7 +309,7 @@ class Gateway:
         counts = self._connect_handler.counters()
         connections = list(self._context.connection_table.open())
         filters = [filter for connection in connections for filter in connection.subscriptions]
-        away = self._context.records.offline_count
+        offline = self._context.records.offline_count
         return {
             **self._process_counters(),
             **self._context.native_api.gateway_counters(),
@@ -317,8 +317,8 @@ class Gateway:
             "sockets": counts["connects"],
             "connections": len(connections),
             "connections_most": self._context.connection_table.most,
-            "sessions": len(connections) + away,
-            "sessions_away": away,
+            "sessions": len(connections) + offline,
+            "sessions_offline": offline,
             "subscriptions": len(filters),
             "shared_subscriptions": sum(filter.startswith("$share/") for filter in filters),
             "members": len(self._context.network_clients),

@@ -49,8 +49,8 @@ _TOTALS: Final = (
     "expired",
     "queued_messages",
     "queued_bytes",
-    "away_bytes",
-    "early_bytes",
+    "offline_bytes",
+    "out_of_order_bytes",
 )
 """Counters of the core that `status` shows at its top level: sums over all sessions (§7.8), and the bytes of
 packets that are out of order (§3.3)."""
@@ -275,7 +275,7 @@ class Node:
             "subscriptions": len(self.subscription_store),
             "sessions": self.sessions.connected,
             "publishers": counters.get("publishers", 0),
-            "sessions_away": self.sessions.offline,
+            "sessions_offline": self.sessions.offline,
             "wills": len(self.wills),
             **{name: counters.get(name, 0) for name in _TOTALS},
             "messages_in": counters.get("messages_in", 0),

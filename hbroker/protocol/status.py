@@ -76,7 +76,7 @@ def session_counters(core: NodeCore, sessions: SessionTable) -> list[dict[str, o
     found = []
     for session in core.sessions(MOST_SESSIONS):
         known = sessions.get(session.session)
-        state = "away" if not session.connected else "stalled" if session.stalled else "connected"
+        state = "offline" if not session.connected else "stalled" if session.stalled else "connected"
         found.append(
             {
                 "client": "" if known is None else known.client,

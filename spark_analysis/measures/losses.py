@@ -19,7 +19,7 @@ LOSSES: Final = frozenset(
         "queue_full",
         "session_ended",
         "session_expired",
-        "away",
+        "offline",
         "retained_full",
         "too_many_records",
         "will_unpublished",

@@ -190,7 +190,7 @@ def test_the_counters_of_each_process_are_the_sums_of_its_topics(played: Played)
 def test_the_counted_drops_are_the_missing_messages(played: Played) -> None:
     """The offline client received 10 messages. Each of the others was dropped and counted with its reason."""
     dropped = _drops(rows(played.telemetry, "nodes", "kitchen"))
-    lost = Counter({reason: dropped[reason] for reason in ("away", "queue_full")})
+    lost = Counter({reason: dropped[reason] for reason in ("offline", "queue_full")})
     assert played.missed.total() == KEPT
     assert kitchen_total(played) == KEPT + lost.total()
     of_qos_0 = sum(
@@ -198,7 +198,7 @@ def test_the_counted_drops_are_the_missing_messages(played: Played) -> None:
         for stream in played.result.plan.streams
         if stream.qos == 0 and stream.topic.startswith("home/kitchen/")
     )
-    assert lost == Counter(away=of_qos_0, queue_full=kitchen_total(played) - of_qos_0 - KEPT)
+    assert lost == Counter(offline=of_qos_0, queue_full=kitchen_total(played) - of_qos_0 - KEPT)
     assert min(lost.values()) > 0
     assert {reason: played.drops["kitchen"][reason] for reason in lost} == lost
 

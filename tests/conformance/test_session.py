@@ -18,7 +18,7 @@ def test_a_clean_start_discards_the_session(dial: Dial, other: Client, name: str
     first = dial().opened(name, properties=KEPT)
     first.subscribe(f"{name}/t")
     first.leave()
-    assert other.publish(f"{name}/t", b"while away") == 0
+    assert other.publish(f"{name}/t", b"while offline") == 0
     again = dial().opened(name, clean=True, properties=KEPT)
     assert again.connack.flags == 0
     other.publish(f"{name}/t", b"after")
@@ -38,10 +38,10 @@ def test_a_session_is_resumed_with_its_subscriptions_and_messages(
     first = dial().opened(name, properties=KEPT)
     first.subscribe(f"{name}/t")
     first.leave()
-    other.publish(f"{name}/t", b"while away")
+    other.publish(f"{name}/t", b"while offline")
     again = dial().opened(name, clean=False, properties=KEPT)
     assert again.connack.flags == 1
-    assert again.take().payload == b"while away"
+    assert again.take().payload == b"while offline"
     other.publish(f"{name}/t", b"after")
     assert again.take().payload == b"after"
 

@@ -47,13 +47,13 @@ def test_every_gateway_lists_its_clients() -> None:
     tree, one, two = two_gateways()
     for number in range(450):
         one.begin(f"c{number}", version=4)
-    one.connect("away", clean_start=False, session_expiry_s=50).drop()
+    one.connect("offline", clean_start=False, session_expiry_s=50).drop()
     two.connect("b", username="bob").subscribe("home/#")
     operator = ask(tree, Request(CLIENTS, "r" * 16, tree.world.now))
     told = answers(operator)
     assert sorted(told) == ["one", "two"]
     assert len([e for e in told["one"] if e["state"] == "connected"]) == 450
-    assert [e["client"] for e in told["one"] if e["state"] == "away"] == ["away"]
+    assert [e["client"] for e in told["one"] if e["state"] == "offline"] == ["offline"]
     (entry,) = told["two"]
     assert (entry["client"], entry["user"], entry["version"], entry["subscriptions"]) == ("b", "bob", 5, 1)
     assert entry["address"] == "192.0.2.1:4000"

@@ -126,7 +126,7 @@ def test_clients_are_listed_and_kicked_by_the_commands(
     assert json.loads(capsys.readouterr().out)["kicked"] is False
     assert cli.main(["clients", "--json", *ask]) == 0
     states = {c["client"]: c["state"] for c in json.loads(capsys.readouterr().out)["clients"]}
-    assert states == {"ann": "away", "bob": "connected"}
+    assert states == {"ann": "offline", "bob": "connected"}
 
 
 @pytest.mark.parametrize(

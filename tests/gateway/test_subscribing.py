@@ -383,7 +383,7 @@ def test_a_subscription_moves_to_the_session_once_its_unreachable_owner_is_back(
     assert client.taken == [("home/lamp", b"1")]
 
 
-@pytest.mark.parametrize("ends", ["drop", "disconnect", "away"])
+@pytest.mark.parametrize("ends", ["drop", "disconnect", "offline"])
 @pytest.mark.parametrize("first_us", [0, 300, 1_000, 5_000])
 def test_a_session_can_end_while_its_subscriptions_wait(first_us: int, ends: str) -> None:
     """Subscriptions that were made again before they were complete are removed with the session, too."""
@@ -398,7 +398,7 @@ def test_a_session_can_end_while_its_subscriptions_wait(first_us: int, ends: str
         client.disconnect(session_expiry_s=0)
     else:
         client.drop()
-    gateway.world.run(3 * SECOND if ends == "away" else 200_000)
+    gateway.world.run(3 * SECOND if ends == "offline" else 200_000)
     owner.resume()
     gateway.world.run(12 * SECOND)
     assert len(gateway.native_api.listeners) == 0

@@ -21,10 +21,12 @@ does."""
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_resumed_session_gets_every_acknowledged_message_of_all_owners(home: HomeNetwork, qos: int) -> None:
     """R7: the gateway does not take more messages from owners than it can hold."""
-    place = home.place("one", f"away-{qos}", kept=True)
+    place = home.place("one", f"offline-{qos}", kept=True)
     with connected(place) as offline:
-        offline.subscribe(*((f"{at}/away{qos}/#", qos) for at in PLACES))
-    expected = [(f"{at}/away{qos}/x", f"{at} {number}".encode()) for number in range(EACH) for at in PLACES]
+        offline.subscribe(*((f"{at}/offline{qos}/#", qos) for at in PLACES))
+    expected = [
+        (f"{at}/offline{qos}/x", f"{at} {number}".encode()) for number in range(EACH) for at in PLACES
+    ]
     with sync.connect(home.root) as publisher:
         publisher.publish_many(expected, qos=qos, timeout=60)
     with connected(place) as resumed:

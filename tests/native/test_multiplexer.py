@@ -115,7 +115,7 @@ def test_pool_clients_that_close_end_their_sessions() -> None:
                 gateway.close(member)
             gateway.run_until(lambda: gateway.pool.counters()["members"] == 1)
         status = node.status()
-        assert status["sessions_away"] == 0
+        assert status["sessions_offline"] == 0
         assert status["subscriptions"] == 0, "they ended their sessions"
 
 

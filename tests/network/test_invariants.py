@@ -30,8 +30,8 @@ from tests.product.network import PROJECT
 SEEDS = range(1, 17)
 TEARS = range(1, 33)
 SHOWS_SOON = {
-    "an owner keeps nothing for a session that is away",
-    "a lease's end drops what waits for sessions that are away",
+    "an owner keeps nothing for a session that is offline",
+    "a lease's end drops what waits for sessions that are offline",
     "every member of a shared group gets each message",
     "epochs begin anew with each run of a node",
     "a new owner inherits no subscriptions",

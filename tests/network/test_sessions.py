@@ -246,7 +246,7 @@ def test_messages_of_the_only_persistent_member_wait_for_it_alone() -> None:
     assert len(list(sharing.check_at_end({kept}))) == 1
     sharing.join(2, here)
     here.mark_whole("a", 1)
-    assert list(sharing.groups_lacking(sent, {here})) == ["$share/g/a"], "it is chosen before who is away"
+    assert list(sharing.groups_lacking(sent, {here})) == ["$share/g/a"], "it is chosen before who is offline"
     assert list(sharing.check_at_end({here})) == [], "it waits where it was put before that one came"
     kept.end("a")
     assert len(list(sharing.check_at_end({here}))) == 1, "a session that ends gives it up"
@@ -406,8 +406,8 @@ def test_a_message_that_expired_at_a_dead_member_does_not_go_to_another_member()
     assert (status.accepted, status.delivered, status.expired) == (2, 1, 1)
 
 
-@pytest.mark.parametrize("is_away", [True, False])
-def test_a_session_without_remaining_subscriptions_ends_at_the_source_of_a_handover(is_away: bool) -> None:
+@pytest.mark.parametrize("is_offline", [True, False])
+def test_a_session_without_remaining_subscriptions_ends_at_the_source_of_a_handover(is_offline: bool) -> None:
     """§6.4. Otherwise the empty session would stay there until its expiry."""
     tree = network(3, CLEAR)
     lamp, screen, kitchen = (
@@ -416,11 +416,11 @@ def test_a_session_without_remaining_subscriptions_ends_at_the_source_of_a_hando
         tree.nodes["home/kitchen"],
     )
     subscribed(tree, lamp, "home/kitchen/+")
-    if is_away:
+    if is_offline:
         lamp.leave()
         tree.world.run(SECOND)
         lamp.kill()
-    publish(tree, screen, [b"waits"] if is_away else [], TOPICS[:1])
+    publish(tree, screen, [b"waits"] if is_offline else [], TOPICS[:1])
     assert kitchen.control.sessions.get(lamp.session) is not None
     tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen")
     tree.world.run(SECOND)
@@ -431,10 +431,10 @@ def test_a_session_without_remaining_subscriptions_ends_at_the_source_of_a_hando
     assert sessions_of(tree.root) == []
     assert sessions_of(kitchen) == [lamp.session]
     publish(tree, screen, [b"later"], TOPICS[:1])
-    back = tree.client(session_options=SESSION_OPTIONS) if is_away else lamp
-    if is_away:
+    back = tree.client(session_options=SESSION_OPTIONS) if is_offline else lamp
+    if is_offline:
         assert subscribed(tree, back, "home/kitchen/+").resumed
-    expected = [b"waits", b"later"] if is_away else [b"later"]
+    expected = [b"waits", b"later"] if is_offline else [b"later"]
     tree.world.run_until(lambda: [message.payload for message in back.messages] == expected)
 
 

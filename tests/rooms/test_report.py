@@ -119,7 +119,7 @@ LATER = {
     "messages_in": 15,
     "messages_out": 9,
     "cpu_s": 1.5,
-    "drops": {"queue_full": 3, "away": 0},
+    "drops": {"queue_full": 3, "offline": 0},
 }
 
 

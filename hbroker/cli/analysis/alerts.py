@@ -54,7 +54,7 @@ class Announcer:
         self._waiting: dict[str, None] = {}
         """Topics that wait, in order."""
         self._is_ending = False
-        self._is_away = False
+        self._is_offline = False
         self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
 
     def __enter__(self) -> Announcer:
@@ -94,9 +94,9 @@ class Announcer:
                         self._publish(client, topic)
                         pause = _PAUSES_S[0]
             except (HBrokerError, OSError) as error:
-                if not self._is_away:
+                if not self._is_offline:
                     self._say(f"alerts wait: {error}")
-                self._is_away = True
+                self._is_offline = True
                 if self._rest(pause):
                     return
                 pause = min(2 * pause, longest)
@@ -132,8 +132,8 @@ class Announcer:
                 del self._waiting[topic]
                 if not is_in_force:
                     del self._states[topic]
-        if self._is_away:
-            self._is_away = False
+        if self._is_offline:
+            self._is_offline = False
             self._say("alerts are told again")
 
     def _rest(self, seconds: float) -> bool:

@@ -16,11 +16,11 @@ The network's join key is needed; that of a network of `hbroker up` on this host
 
 examples:
   hbroker clients
-  hbroker clients --json | jq -r '.clients[] | select(.state == "away").client'
+  hbroker clients --json | jq -r '.clients[] | select(.state == "offline").client'
 
 --json prints {clients: [{client, gateway, state, user, address, version, keep_alive_s, since_us,
   session_expiry_s, subscriptions, has_will, messages_in, messages_out, queued, dropped}],
-  silent: [name]}; those that are away have fewer keys. since_us: connected or away since,
+  silent: [name]}; those that are offline have fewer keys. since_us: connected or offline since,
   in microseconds since the Unix epoch
 
 exit codes: 0 every gateway answered, 2 the join key is missing or wrong, 3 a gateway did not

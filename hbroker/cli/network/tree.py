@@ -15,7 +15,7 @@ LOSSES = frozenset(
         "queue_full",
         "session_ended",
         "session_expired",
-        "away",
+        "offline",
         "retained_full",
         "too_many_records",
         "will_unpublished",
@@ -46,9 +46,9 @@ examples:
   hbroker tree --json | jq '.nodes[].clients[] | select(.state != "connected")'
 
 --json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch,
-  subscriptions, publishers, sessions, sessions_away, wills, messages_in, messages_out, bytes_in,
-  bytes_out, accepted, delivered, expired, queued_messages, queued_bytes, away_bytes, early_bytes,
-  drops: {reason: n}, cpu_s, rss_bytes, clients: [{client, state, accepted, delivered, expired,
+  subscriptions, publishers, sessions, sessions_offline, wills, messages_in, messages_out, bytes_in,
+  bytes_out, accepted, delivered, expired, queued_messages, queued_bytes, offline_bytes,
+  out_of_order_bytes, drops: {reason: n}, cpu_s, rss_bytes, clients: [{client, state, accepted, delivered, expired,
   dropped: {reason: n}, queued, queued_bytes}]}]}; of each session accepted = delivered + expired +
   dropped + queued
 

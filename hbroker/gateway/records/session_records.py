@@ -99,7 +99,7 @@ class SessionRecord:
             "gateway": self.gateway,
             "run": self.run,
             "expiry_s": self.expiry_s,
-            "away_since_us": self.offline_since_us,
+            "offline_since_us": self.offline_since_us,
             "member": self.has_pool_client,
             "subscriptions": [_entry(subscription) for subscription in self.subscriptions],
             "leftover": [_entry(subscription) for subscription in self.stale_subscriptions],
@@ -117,13 +117,13 @@ class SessionRecord:
         """The inverse of `body`; None: it is something else."""
         try:
             will = None if body["will"] is None else PendingWill.parse(body["will"])
-            away = body["away_since_us"]
+            offline = body["offline_since_us"]
             return cls(
                 client=str(body["client"]),
                 gateway=str(body["gateway"]),
                 run=int(body["run"]),
                 expiry_s=within(body["expiry_s"], LONGEST_EXPIRY_S + 1),
-                offline_since_us=None if away is None else int(away),
+                offline_since_us=None if offline is None else int(offline),
                 has_pool_client=bool(body["member"]),
                 subscriptions=tuple(_subscription(entry) for entry in body["subscriptions"]),
                 stale_subscriptions=tuple(_subscription(entry) for entry in body.get("leftover", ())),

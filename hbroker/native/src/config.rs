@@ -28,7 +28,7 @@ pub struct Config {
     /// The bytes that the queues of all sessions may use together.
     pub queue_memory: usize,
     /// The bytes of packets that arrived out of order, of all links together (§3.3).
-    pub early_bytes: usize,
+    pub out_of_order_bytes: usize,
     pub event_queue: usize,
     pub message_queue_bytes: usize,
     pub retained_bytes: usize,

@@ -171,7 +171,7 @@ impl Engine {
                     worker,
                     hasher,
                     link_config(&config),
-                    config.early_bytes / usize::from(workers),
+                    config.out_of_order_bytes / usize::from(workers),
                 ),
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), hasher),
                 pending: PendingSettlement::default(),
@@ -396,8 +396,8 @@ impl Engine {
         // here.
         let is_bounded = role != Role::Adopter;
         // An offline session is counted already, for the host that its client had.
-        let away = self.out.sessions.by_id(session).and_then(|key| self.out.sessions.get(key));
-        let entered = match away {
+        let offline = self.out.sessions.by_id(session).and_then(|key| self.out.sessions.get(key));
+        let entered = match offline {
             Some(session) => hosts.move_to(session.host(), host, is_bounded),
             None => hosts.enter(Some(host), is_bounded),
         };

@@ -141,7 +141,7 @@ class ReceivedState:
     def is_offline(self, session: int) -> bool:
         """Whether a session is offline, according to its record."""
         known = self.sessions.get(session)
-        return known is not None and known.HasField("away_us")
+        return known is not None and known.HasField("offline_us")
 
     def delegations(self, subtree: str) -> list[Delegation]:
         """The cuts below the subtree, without links and leases."""

@@ -286,11 +286,11 @@ class SessionTable:
         addresses = {s.session: s.address for s in received.subscriptions.values()}
         for record in received.sessions.values():
             session = self._by_id.get(record.session)
-            is_offline = record.HasField("away_us") and bool(record.session_expiry_s)
+            is_offline = record.HasField("offline_us") and bool(record.session_expiry_s)
             if session is None and is_offline:
                 session = self._by_id[record.session] = Session(record.session)
                 session.handle(Event.LINK_DOWN)
-                session.offline_since = now - record.away_us
+                session.offline_since = now - record.offline_us
                 self._save_offline(session.id, True)
             elif _is_wanted(session) and not is_offline and record.session in addresses:
                 session = self.adopt(record.session, addresses[record.session])
@@ -342,7 +342,7 @@ class SessionTable:
 
     def _amend(self, now: int, session: Session, record: pb.SessionRecord) -> None:
         most = self._limits.session_expiry
-        session.asked_at = max(session.asked_at or 0, now - record.away_us)
+        session.asked_at = max(session.asked_at or 0, now - record.offline_us)
         session.expiry_s = max(session.expiry_s, min(record.session_expiry_s, most))
         session.queue_messages = max(session.queue_messages, record.queue_messages)
         session.queue_bytes = max(session.queue_bytes, record.queue_bytes)
@@ -360,7 +360,7 @@ class SessionTable:
             lost=is_lost,
         )
         if session.is_offline:
-            record.away_us = max(0, self._clock() - session.offline_since)
+            record.offline_us = max(0, self._clock() - session.offline_since)
         if session.begun_by:
             record.begun_us = max(0, self._clock() - session.begun_at)
         return record

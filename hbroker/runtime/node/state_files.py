@@ -156,7 +156,7 @@ class NodeStateFiles(Storage):
         self._put(SUBSCRIPTIONS, *_subscription_entry(subscription, ended))
 
     def save_offline(self, session: int, is_offline: bool) -> None:
-        record = pb.SubscriptionRecord(session=session, away=True)
+        record = pb.SubscriptionRecord(session=session, offline=True)
         self._put(
             SUBSCRIPTIONS,
             _SESSION.pack(session, _NO_GROUP),
@@ -234,7 +234,7 @@ class NodeStateFiles(Storage):
                 restored.delegations.append(_delegation_from(entry))
         elif kind == SUBSCRIPTIONS:
             record = pb.SubscriptionRecord.FromString(value)
-            if record.away:
+            if record.offline:
                 restored.offline.add(record.session)
                 return
             subscription = subscription_from(record)

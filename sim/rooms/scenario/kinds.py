@@ -55,7 +55,7 @@ def read_kind(node: yaml.Node, name: str, errors: Errors) -> Kind:
         reader.error("reports", "it says nothing", "add `reports` or `commands`")
     if absence and commands:
         reader.error(
-            "commands", "a device that is away obeys no command", "take `commands` or the absence out"
+            "commands", "a device that is offline obeys no command", "take `commands` or the absence out"
         )
     return Kind(name, reports, commands, absence, reader.transport("over", Transport.ANY))
 

@@ -28,7 +28,7 @@ def test_a_new_client_does_not_wait_for_the_disconnects_of_all_others() -> None:
     tree.world.run(SECOND)
     assert len(one.control._disconnect_queue) == 0
     counters = one.control.counters()
-    assert (counters["connections"], counters["sessions_away"]) == (2, MANY - 1)
+    assert (counters["connections"], counters["sessions_offline"]) == (2, MANY - 1)
 
 
 def test_the_disconnect_queue_stays_short_while_clients_connect_and_disconnect_all_the_time() -> None:

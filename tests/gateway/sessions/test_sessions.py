@@ -421,7 +421,7 @@ class TestDeaths:
     def test_one_of_the_remaining_gateways_ends_the_sessions_of_a_dead_one(self) -> None:
         tree, one, two = two_gateways()
         three = FakeGateway(tree, "three").ready()
-        one.connect("away", **KEPT).drop()
+        one.connect("offline", **KEPT).drop()
         one.connect("connected", **KEPT).subscribe("home/#")
         tree.world.run(SECOND)
         one.kill()

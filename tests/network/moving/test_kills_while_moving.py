@@ -109,12 +109,12 @@ class KilledWithOfflineSession(Killed):
     """A handover with an offline session, whose queued messages are copied from owner to owner."""
 
     def _prepare(self) -> None:
-        away = self.tree.client(session_options=SESSION_OPTIONS)
-        away.subscribe("home/#", qos=2)
-        self.world.run_until(lambda: bool(away.results))
-        away.leave()
+        offline = self.tree.client(session_options=SESSION_OPTIONS)
+        offline.subscribe("home/#", qos=2)
+        self.world.run_until(lambda: bool(offline.results))
+        offline.leave()
         self.world.run(timers.SECOND)
-        away.kill()
+        offline.kill()
         self.begun = len(self.nodes["parent"].events)
 
     def _die(self, victim: str, *, comes_back: bool) -> None:

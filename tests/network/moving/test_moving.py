@@ -365,16 +365,16 @@ class NestedSubtrees:
         self.tree = tree = Tree.grow(seed, ["home", "home/kitchen/oven", "home/kitchen/oven/bulb"])
         home, _, self.bulb = tree.nodes.values()
         tree.move("home", home, self.bulb)
-        self.away, self.stopped = tree.client(session_options=SESSION_OPTIONS), tree.client("stopped")
-        for client in (self.away, self.stopped):
+        self.offline, self.stopped = tree.client(session_options=SESSION_OPTIONS), tree.client("stopped")
+        for client in (self.offline, self.stopped):
             client.subscribe("home/#", qos=2)
-        tree.world.run_until(lambda: bool(self.away.results and self.stopped.results))
-        self.away.leave()
+        tree.world.run_until(lambda: bool(self.offline.results and self.stopped.results))
+        self.offline.leave()
         self.publisher = tree.client("publisher")
         self.sent = 0
         self.publish(20)
         tree.world.run_until(lambda: self.acknowledged == 20)
-        self.away.kill()
+        self.offline.kill()
         self.refused = self.count("drop.handover")
         self.stopped.stop()
         self.publish(5)

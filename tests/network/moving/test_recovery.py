@@ -147,11 +147,11 @@ def test_a_message_of_qos_0_does_not_wait_for_the_recovery() -> None:
 
 def test_a_restarted_owner_does_not_wait_for_offline_sessions() -> None:
     stream = Stream(1, "root", Faults())
-    away = stream.tree.client("away", SessionOptions("away", session_id("away"), expiry_s=600))
-    away.subscribe(stream.topic, qos=2)
-    stream.world.run_until(lambda: bool(away.results))
-    away.leave()
-    away.kill()
+    offline = stream.tree.client("offline", SessionOptions("offline", session_id("offline"), expiry_s=600))
+    offline.subscribe(stream.topic, qos=2)
+    stream.world.run_until(lambda: bool(offline.results))
+    offline.leave()
+    offline.kill()
     stream.world.run(timers.SECOND)
     owner = stream.restart()
     assert {session for session, _ in owner.subscriptions} == {stream.subscriber.session}

@@ -74,11 +74,11 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 def verify_resumed(gate: Gate, client: str) -> None:
     """Checks that the client resumes its session, with both subscriptions and the queued message."""
     with sync.connect(gate.root) as publisher:
-        publisher.publish("home/lamp", b"while it was away", qos=1)
+        publisher.publish("home/lamp", b"while it was offline", qos=1)
     connection, is_present = gate.connect(client)
     with connection:
         assert is_present
-        assert connection.message()[:2] == ("home/lamp", b"while it was away")
+        assert connection.message()[:2] == ("home/lamp", b"while it was offline")
 
 
 @pytest.mark.parametrize("kind", ["nothing", "an ending under another key", "an older record"])

@@ -40,7 +40,7 @@ class OfflineSession:
 
     def __init__(self, root: str, number: int) -> None:
         self._root, self.topic = root, f"home/kitchen/{number}"
-        self._name = f"away{number}"
+        self._name = f"offline{number}"
         with self._connect() as client:
             client.subscribe(f"{self.topic}/#", qos=2)
 

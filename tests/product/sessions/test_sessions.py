@@ -121,9 +121,9 @@ def test_the_message_counters_of_a_session_add_up() -> None:
             publisher.publish("home/x", str(number), qos=1)
         publisher.publish("home/x", "nobody has it", qos=0)
         (told,) = [client for client in tree(node.root)["root"]["clients"] if client["client"] == "lamp"]
-        assert told["state"] == "away"
+        assert told["state"] == "offline"
         assert (told["accepted"], told["queued"]) == (10, 5)
-        assert told["dropped"] == {"queue_full": 4, "away": 1}
+        assert told["dropped"] == {"queue_full": 4, "offline": 1}
         sums = told["delivered"] + told["expired"] + sum(told["dropped"].values()) + told["queued"]
         assert told["accepted"] == sums
         with sync.connect(node.root, client_id="lamp", session_expiry=60) as lamp:
@@ -132,7 +132,7 @@ def test_the_message_counters_of_a_session_add_up() -> None:
             got = [messages.next(PATIENCE) for _ in range(5)]
             assert [message and message.payload for message in got] == [b"0", b"1", b"2", b"3", b"4"]
             lamp.close(end_session=True)
-        assert tree(node.root)["root"]["sessions_away"] == 0
+        assert tree(node.root)["root"]["sessions_offline"] == 0
 
 
 def test_a_second_run_takes_the_session_over_and_the_first_is_told() -> None:

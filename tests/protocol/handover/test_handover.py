@@ -472,9 +472,9 @@ def test_records_over_the_bound_are_counted_and_known_records_still_change() -> 
     sessions = [pb.SessionRecord(session=session) for session in (1, 2, 3)]
     received.add(pb.Transfer(sessions=sessions))
     assert (len(received.sessions), received.refused) == (2, 1)
-    received.add(pb.Transfer(sessions=[pb.SessionRecord(session=1, away_us=5)]))
+    received.add(pb.Transfer(sessions=[pb.SessionRecord(session=1, offline_us=5)]))
     assert received.refused == 1
-    assert received.sessions[1].away_us == 5
+    assert received.sessions[1].offline_us == 5
 
 
 def test_commit_waits_until_the_delegation_is_on_the_disk() -> None:

@@ -89,13 +89,13 @@ def test_a_persistent_session_is_offline_until_a_link_from_another_address_resum
     link = node.link_up(S)
     assert not node.subscribe(link, "home/#", session_expiry_s=60).resumed
     node.link_down(link, S)
-    away = session_of(node)
-    assert is_offline(away)
+    offline = session_of(node)
+    assert is_offline(offline)
     assert len(node.node.subscription_store) == 1
     node.pass_time(59)
     again = node.link_up(S, ELSEWHERE)
-    assert session_of(node) is away
-    assert not is_offline(away)
+    assert session_of(node) is offline
+    assert not is_offline(offline)
     assert node.subscribe(again, "home/#", session_expiry_s=60).resumed
     assert not node.subscribe(again, "garden/#", session_expiry_s=60).resumed
     node.pass_time(1_000)
@@ -350,7 +350,7 @@ def test_a_node_publishes_the_message_counters_of_each_session_under_the_clients
         "dropped": {"queue_full": 3},
         **counters,
     }
-    assert (statuses[1]["client"], statuses[1]["state"]) == ("", "away")
+    assert (statuses[1]["client"], statuses[1]["state"]) == ("", "offline")
     assert str(S) not in payload.decode(), "the id of a session is a secret"
 
 
@@ -375,13 +375,13 @@ def test_a_session_moves_with_its_bounds_and_its_time_offline() -> None:
     other = source.link_up(2)
     source.subscribe(other, "garden/#", session_expiry_s=60)
     (record,) = source.node.sessions.records("home/kitchen")
-    assert (record.session, record.away_us) == (S, 20 * SECOND)
+    assert (record.session, record.offline_us) == (S, 20 * SECOND)
     target.node.sessions.install_state(target.now, received_state(record))
     assert target.core.opened == {S: (True, 11, 5_000)}
     target.pass_time(39)
     assert target.core.ended == []
     target.pass_time(2)
-    assert target.core.ended == [(S, "session_expired")], "its time away counts from the beginning"
+    assert target.core.ended == [(S, "session_expired")], "its time offline counts from the beginning"
 
 
 def test_a_connected_session_gets_a_link_from_the_new_owner() -> None:
@@ -389,7 +389,7 @@ def test_a_connected_session_gets_a_link_from_the_new_owner() -> None:
     link = source.link_up(S)
     source.subscribe(link, "home/#", session_expiry_s=60)
     (record,) = source.node.sessions.records("home")
-    assert not record.HasField("away_us")
+    assert not record.HasField("offline_us")
     (subscription,) = source.node.subscription_store
     target.node.sessions.install_state(target.now, received_state(record, subscriptions=(subscription,)))
     target.node.owner_subscriptions.install_state("home", [subscription])
@@ -431,11 +431,11 @@ def test_a_link_that_the_client_never_answered_is_replaced_in_a_handover(
 
 def test_an_offline_session_is_marked_interrupted_when_an_owner_is_lost_and_the_mark_moves_along() -> None:
     node = SoleNode()
-    away, connected = node.link_up(S), node.link_up(2)
-    for link in (away, connected):
+    offline, connected = node.link_up(S), node.link_up(2)
+    for link in (offline, connected):
         node.subscribe(link, "#", session_expiry_s=60)
         node.subscribe(link, "garden/#", session_expiry_s=60)
-    node.link_down(away, S)
+    node.link_down(offline, S)
     node.node.owner_subscriptions.interrupt("home")
     records = {(s.session, s.filter): record_of(s).interrupted for s in node.node.subscription_store}
     assert records == {(S, "#"): True, (S, "garden/#"): False, (2, "#"): True, (2, "garden/#"): False}
@@ -558,8 +558,8 @@ class SessionMachine(RuleBasedStateMachine):
             assert (known.id, known.link, known.is_offline) == (session, link, False)
         held = {(s.session, s.group, s.filter) for s in self.node.node.subscription_store}
         assert all(session_of(self.node, session) is not None for session, _, _ in held)
-        away = [s for s in range(1, 4) if s not in self.links and session_of(self.node, s) is not None]
-        assert all(known.is_offline for known in map(lambda s: session_of(self.node, s), away) if known)
+        offline = [s for s in range(1, 4) if s not in self.links and session_of(self.node, s) is not None]
+        assert all(known.is_offline for known in map(lambda s: session_of(self.node, s), offline) if known)
 
 
 SessionMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

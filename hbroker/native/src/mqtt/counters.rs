@@ -7,7 +7,7 @@ pub enum Drop {
     /// The session's queue was full.
     QueueFull,
     /// `QoS` 0, and the client was offline.
-    Away,
+    Offline,
     /// Its expiry interval ended before it was sent.
     Expired,
     /// Larger than the client's maximum packet size (MQTT 5 §3.1.2.11.4).
@@ -20,12 +20,12 @@ pub enum Drop {
 
 impl Drop {
     pub const ALL: [Self; 6] =
-        [Self::QueueFull, Self::Away, Self::Expired, Self::TooLarge, Self::Denied, Self::SessionEnded];
+        [Self::QueueFull, Self::Offline, Self::Expired, Self::TooLarge, Self::Denied, Self::SessionEnded];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::QueueFull => "queue_full",
-            Self::Away => "away",
+            Self::Offline => "offline",
             Self::Expired => "expired",
             Self::TooLarge => "too_large",
             Self::Denied => "denied",

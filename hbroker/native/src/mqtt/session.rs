@@ -115,7 +115,7 @@ impl Session {
             return true;
         };
         if queued_message.delivery_options.qos == 0 {
-            counters.drop(Drop::Away);
+            counters.drop(Drop::Offline);
             return true;
         }
         self.outgoing.deliver(queued_message, &self.settings, counters)

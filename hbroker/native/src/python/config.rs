@@ -77,7 +77,7 @@ impl Config {
             queue_messages,
             queue_bytes,
             queue_memory: 1 << 30,
-            early_bytes: 64 << 20,
+            out_of_order_bytes: 64 << 20,
             stranger_rate: 10_000,
             keep_alive: 2_000_000,
             idle_timeout: 15_000_000,

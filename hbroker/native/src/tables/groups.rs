@@ -27,7 +27,7 @@ pub const OWN: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fitness {
     /// Its session has no link.
-    Away,
+    Offline,
     /// It has a link.
     Connected,
     /// It has a link, is not stalled, and has credit (§7.7).

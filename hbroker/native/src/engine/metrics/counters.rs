@@ -48,7 +48,7 @@ pub enum Drop {
     /// A message in the queue of a persistent session that expired without a link.
     SessionExpired,
     /// A message of `QoS` 0 for a session that had no link.
-    Away,
+    Offline,
     /// A message that is queued at another owner since a handover: no loss.
     Moved,
     /// A message that went to another member of its shared group (§6.5): no loss.
@@ -93,7 +93,7 @@ const DROPS: [&str; 36] = [
     "duplicate_delivery",
     "duplicate_message",
     "no_room",
-    "early_full",
+    "out_of_order_full",
     "not_responsible",
     "handover",
     "not_authorized",
@@ -103,7 +103,7 @@ const DROPS: [&str; 36] = [
     "queues_full",
     "session_ended",
     "session_expired",
-    "away",
+    "offline",
     "moved",
     "regrouped",
     "unknown_ticket",

@@ -4,7 +4,7 @@ use crate::engine::metrics::counters::Drop;
 
 /// Why a message for a session went no further.
 const REASONS: [Drop; 6] =
-    [Drop::QueueFull, Drop::Away, Drop::SessionEnded, Drop::SessionExpired, Drop::Moved, Drop::Regrouped];
+    [Drop::QueueFull, Drop::Offline, Drop::SessionEnded, Drop::SessionExpired, Drop::Moved, Drop::Regrouped];
 
 /// At any time, `accepted` is the sum of delivered, expired, dropped and still queued messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -75,7 +75,7 @@ impl Outbound {
         session.accept_copies(1);
         let entry = session.link.and_then(|link| self.links.get_mut(link));
         let refused = match entry {
-            None => Some(Drop::Away),
+            None => Some(Drop::Offline),
             Some(entry) => {
                 let queued = entry.link.queue_unreliable(field, meant_for);
                 if queued.is_ok() {

@@ -282,7 +282,7 @@ impl Session {
         self.is_stalled = false;
         self.credit = Credit::default();
         self.release_all(released);
-        self.settle_copies(unsent, Drop::Away);
+        self.settle_copies(unsent, Drop::Offline);
         let sent = self.in_flight.take_all();
         self.queue.put_back(sent.flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open)));
     }
@@ -348,7 +348,7 @@ impl Session {
     /// How fit it is to take the next message of a shared group.
     pub fn fitness(&self) -> Fitness {
         match self.link {
-            None => Fitness::Away,
+            None => Fitness::Offline,
             Some(_) if !self.is_stalled && self.queue.is_empty() && self.has_credit(0) => Fitness::Ready,
             Some(_) => Fitness::Connected,
         }

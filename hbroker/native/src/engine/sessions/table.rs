@@ -205,7 +205,7 @@ impl Sessions {
     }
 
     /// The part of these bytes for sessions that do not count as connected.
-    pub fn away_bytes(&self) -> usize {
+    pub fn offline_bytes(&self) -> usize {
         self.others.used()
     }
 

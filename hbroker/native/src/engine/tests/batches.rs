@@ -167,10 +167,10 @@ fn what_finds_no_room_or_nobody_is_counted() {
         network.run(MILLISECOND);
     }
     let full = network.counter(node, "drop.queue_full");
-    let away = network.counter(node, "drop.away");
+    let offline = network.counter(node, "drop.offline");
     let (taken, out) = (network.counter(node, "messages_in"), network.counter(node, "messages_out"));
     assert!(full > 0 && taken > TOO_MANY / 2, "{full} found no room, of {taken}");
-    assert_eq!(out + full + away, taken, "each is counted once");
+    assert_eq!(out + full + offline, taken, "each is counted once");
     let (counted, _) = network.counted(node, "t");
     assert_eq!((counted.messages_in, counted.messages_out), (taken, out));
 }

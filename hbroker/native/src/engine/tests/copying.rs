@@ -86,8 +86,8 @@ impl Copy {
     }
 }
 
-/// A network, a node, and a client whose session is away, for which so many messages wait there.
-fn with_away_session(messages: usize, qos: u8) -> (Network, usize, usize) {
+/// A network, a node, and a client whose session is offline, for which so many messages wait there.
+fn with_offline_session(messages: usize, qos: u8) -> (Network, usize, usize) {
     let (mut network, node) = Network::with_node(6, 1);
     let client = network.add_client();
     network.listen(client, 1, "b/#", 2);
@@ -133,7 +133,7 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
         }
         network.run(10 * MILLISECOND);
         let publishers = [network.add_client(), network.add_client()];
-        let (mut away, mut copy, mut sent) = ([false; 6], None, 0);
+        let (mut offline, mut copy, mut sent) = ([false; 6], None, 0);
         for turn in 0..300 {
             if turn == 60 {
                 copy = Some(Copy::begin(&mut network, old, "b"));
@@ -151,17 +151,17 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
             let position = network.rng.random_range(0..clients.len());
             let client = clients[position];
             match network.rng.random_range(0..8) {
-                0 if away[position] => {
+                0 if offline[position] => {
                     network.connect(client, old);
                     network.run(10 * MILLISECOND);
-                    away[position] = false;
+                    offline[position] = false;
                 }
-                0 | 1 if !away[position] => {
+                0 | 1 if !offline[position] => {
                     leave(&mut network, client, old);
-                    away[position] = true;
+                    offline[position] = true;
                 }
                 2 => network.hosts[client].reads = network.rng.random_bool(0.5),
-                3 if position == 5 && !away[position] => {
+                3 if position == 5 && !offline[position] => {
                     let (now, key) = (network.now, network.session(client, old));
                     let engines = &mut network.hosts[old].engines;
                     engines[usize::from(key.worker())].end_session(
@@ -203,7 +203,7 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
     assert!(all.0 > 200 && all.1 < all.0 / 2, "{all:?}: much moves, and most was copied before");
 }
 
-/// Two away sessions, one of which has messages of another subtree among its own.
+/// Two offline sessions, one of which has messages of another subtree among its own.
 #[test]
 fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
     for qos in 1..=2 {
@@ -260,7 +260,7 @@ fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
 /// As if they were offered one by one.
 #[test]
 fn what_comes_for_a_session_that_is_connected_is_given_to_its_link_before_its_queue_is_cut_to_its_bounds() {
-    let (mut network, old, client) = with_away_session(5, 1);
+    let (mut network, old, client) = with_offline_session(5, 1);
     let new = network.add_node("elsewhere", 1);
     network.connect(client, new);
     network.open_bounded(client, new, true, Bounds { messages: 1, bytes: 0 });
@@ -275,7 +275,7 @@ fn what_comes_for_a_session_that_is_connected_is_given_to_its_link_before_its_qu
 
 #[test]
 fn copies_of_another_region_are_void() {
-    let (mut network, old, _) = with_away_session(30, 1);
+    let (mut network, old, _) = with_offline_session(30, 1);
     let mut copy = Copy::begin(&mut network, old, "b");
     copy.round(&mut network);
     assert_eq!(copy.held.queues[0].len(), 30);
@@ -291,7 +291,7 @@ fn copies_of_another_region_are_void() {
 
 #[test]
 fn a_move_that_is_given_up_leaves_everything_as_it_was() {
-    let (mut network, old, client) = with_away_session(30, 2);
+    let (mut network, old, client) = with_offline_session(30, 2);
     let mut copy = Copy::begin(&mut network, old, "b");
     copy.round(&mut network);
     let engine = &mut network.hosts[old].engines[0];

@@ -111,7 +111,7 @@ fn what_waits_too_long_expires_and_what_is_in_flight_does_not() {
     assert_eq!(
         told.get(&in_flight),
         Some(&reason::SUCCESS),
-        "its subscriber counts as away, and it waits there"
+        "its subscriber counts as offline, and it waits there"
     );
     assert_eq!(network.counter(publisher, "drop.expired"), 1, "the one of QoS 0");
     network.hosts[subscriber].reads = true;

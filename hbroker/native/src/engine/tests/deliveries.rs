@@ -3,7 +3,7 @@
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::sessions::{OWN, add_persistent, put_away};
+use super::sessions::{OWN, add_persistent, go_offline};
 use crate::engine::subscriber::batch::InboxItem;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
@@ -153,7 +153,7 @@ fn what_came_over_a_link_that_is_gone_is_acknowledged_over_no_other() {
         read
     };
     let reconnect = |network: &mut Network| {
-        put_away(network, node, reader);
+        go_offline(network, node, reader);
         network.connect(reader, node);
         network.run(SECOND);
     };

@@ -1,7 +1,7 @@
 //! Who publishes more than a subscriber takes: it is held back, and nothing is lost (§7.3, §7.7, §7.8).
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::sessions::{add_persistent, check, dropped, grant, put_away, status, subscribe};
+use super::sessions::{add_persistent, check, dropped, go_offline, grant, status, subscribe};
 use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
 use crate::tables::match_set::{Overflow, Subscriber};
@@ -224,7 +224,7 @@ fn what_waits_beyond_the_bounds_of_a_session_stays_when_it_goes_away() {
     network.run(100 * MILLISECOND);
     let queued = status(&network, node, subscriber).queued;
     assert_eq!(queued, 800);
-    put_away(&mut network, node, subscriber);
+    go_offline(&mut network, node, subscriber);
     network.run(SECOND);
     flood.assert_all_answered(&network);
     let told = status(&network, node, subscriber);
@@ -284,7 +284,7 @@ fn a_publisher_that_is_held_back_may_leave_and_come_back() {
             network.run(5 * MILLISECOND);
             got += read(&mut network, subscriber, 8);
             if round % 50 == 20 {
-                put_away(&mut network, node, flood.publishers[round / 50 % 4]);
+                go_offline(&mut network, node, flood.publishers[round / 50 % 4]);
             }
             let held: usize = network.hosts[node].engines.iter().map(|engine| engine.out.holds.len()).sum();
             assert!(held <= 8, "links that are gone are held by nobody: {held}");

@@ -1,4 +1,4 @@
-//! A subtree moves with what waits in it: nothing is lost, and at QoS 2 nothing comes twice, whoever was away or slow meanwhile.
+//! A subtree moves with what waits in it: nothing is lost, and at QoS 2 nothing comes twice, whoever was offline or slow meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -118,41 +118,41 @@ fn what_waits_for_sessions_and_what_was_seen_moves() {
         let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 2_000 });
         let (old, new) = (network.add_node("", from), network.add_node("elsewhere", to));
         let quick = network.add_subscriber(old, "b/#", 2);
-        let [away, slow] = [(); 2].map(|()| {
+        let [offline, slow] = [(); 2].map(|()| {
             let client = network.add_client();
             network.listen(client, 1, "b/#", 2);
             subscribe_persistently(&mut network, client, old, "b/#");
             client
         });
-        leave(&mut network, away, old);
+        leave(&mut network, offline, old);
         network.hosts[slow].reads = false;
         let publisher = network.add_client();
         publish_together(&mut network, publisher, 60, together, qos);
-        // The slow one counts as away now: nobody waits for it any more, so its messages are the owner's alone.
+        // The slow one counts as offline now: nobody waits for it any more, so its messages are the owner's alone.
         network.run(4 * SECOND);
         assert_eq!(network.hosts[publisher].published.len(), 60, "seed {seed}");
         publish_together(&mut network, publisher, 30, together, qos);
 
         network.subscribe_anew(quick, new, "b/#", 2);
-        for client in [away, slow] {
+        for client in [offline, slow] {
             subscribe_persistently(&mut network, client, new, "b/#");
         }
-        leave(&mut network, away, new);
+        leave(&mut network, offline, new);
         network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
         network.cut(old, "b", new);
         publish_together(&mut network, publisher, 30, together, qos);
         let (queued, seen) = export(&mut network, old, "b");
-        // For the one that is away and for the slow one, who has them and did not answer.
+        // For the one that is offline and for the slow one, who has them and did not answer.
         assert_eq!((queued.len(), seen.is_empty()), (180, qos == 1), "seed {seed}");
         assert_eq!(import(&mut network, new, &queued, &seen), 0);
         network.grant(new, "b", Grant { epoch: 2, ..GRANT });
         publish_together(&mut network, publisher, 30, together, qos);
         network.hosts[slow].reads = true;
-        network.connect(away, new);
+        network.connect(offline, new);
         network.run_until_drained();
 
         network.assert_all_published(publisher, 150);
-        for (subscriber, who) in [(quick, "quick"), (away, "away"), (slow, "slow")] {
+        for (subscriber, who) in [(quick, "quick"), (offline, "offline"), (slow, "slow")] {
             assert_has_all(&network, subscriber, 150, qos, &format!("{who}, seed {seed}"));
         }
         assert_eq!(network.counter(old, "drop.moved"), 180);
@@ -196,7 +196,7 @@ fn what_a_subscriber_is_about_to_answer_is_waited_for() {
     publish_for(&mut network, publisher, 5, 1);
     network.run(SECOND);
     network.assert_all_published(publisher, 5);
-    assert_eq!(unanswered_within(&mut network, old, "b"), 0, "it is away, and nobody waits for it");
+    assert_eq!(unanswered_within(&mut network, old, "b"), 0, "it is offline, and nobody waits for it");
     network.hosts[subscriber].reads = false;
     network.connect(subscriber, old);
     network.run(10 * MILLISECOND);
@@ -228,7 +228,7 @@ fn what_was_acknowledged_comes_before_what_the_new_owner_takes() {
         network.run(10 * MILLISECOND);
         network.parted = Some((old, subscriber));
         publish_for(&mut network, publisher, 20, qos);
-        // On their way to a session that counts as away now: their publisher will not send them again.
+        // On their way to a session that counts as offline now: their publisher will not send them again.
         network.run(3 * SECOND);
         network.assert_all_published(publisher, 20);
         network.subscribe_anew(subscriber, new, "b/#", 2);
@@ -357,11 +357,11 @@ fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
         let mut network = Network::new(14, Faults::default());
         let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 1));
         let reader = network.add_idle_subscriber(old, "b/mine/read", 2);
-        let away = network.add_client();
-        network.listen(away, 1, "b/#", 2);
-        subscribe_persistently(&mut network, away, old, "b/#");
+        let offline = network.add_client();
+        network.listen(offline, 1, "b/#", 2);
+        subscribe_persistently(&mut network, offline, old, "b/#");
         network.run(10 * MILLISECOND);
-        leave(&mut network, away, old);
+        leave(&mut network, offline, old);
         let publisher = network.add_client();
         for topic in ["b/topic", "b/mine/read", "b/mine"].into_iter().flat_map(|topic| [topic; 5]) {
             network.publish(publisher, &message(topic, b"x", 2));
@@ -375,9 +375,9 @@ fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
         let (queued, _) = export(&mut network, old, Region { subtree: "b", less: &less });
         assert_eq!(queued.len(), 5);
         assert_eq!(unanswered_within(&mut network, old, "b"), 5, "none is refused");
-        network.connect(away, old);
+        network.connect(offline, old);
         network.run(10 * MILLISECOND);
-        assert_eq!(network.hosts[away].read.len(), 10);
+        assert_eq!(network.hosts[offline].read.len(), 10);
         network.read_all(reader);
         network.assert_all_published(publisher, 15);
         assert_eq!((network.counter(old, "drop.handover"), network.counter(old, "drop.moved")), (0, 5));

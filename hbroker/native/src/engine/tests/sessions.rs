@@ -55,7 +55,7 @@ pub fn dropped(status: &Status, why: &str) -> u64 {
 }
 
 /// Ends the link at both its ends, if there is one.
-pub fn put_away(network: &mut Network, node: usize, client: usize) {
+pub fn go_offline(network: &mut Network, node: usize, client: usize) {
     let (now, session) = (network.now, network.hosts[client].session);
     for engine in &mut network.hosts[node].engines {
         engine.out.links.by_session(session).into_iter().for_each(|link| engine.close(now, link));
@@ -97,14 +97,17 @@ pub fn check(network: &Network, node: usize) {
     check_places(network, node);
     for engine in &network.hosts[node].engines {
         for session in engine.out.sessions.iter() {
-            assert!(session.is_ready() || session.tickets() == 0, "who is away or stalled holds nobody up");
+            assert!(
+                session.is_ready() || session.tickets() == 0,
+                "who is offline or stalled holds nobody up"
+            );
             let (messages, bytes) = session.credit_used();
             assert!(messages <= 65_536 && bytes <= 64 << 20);
         }
         let waits = |session: &Session| if session.is_ready() { 0 } else { session.queue.bytes() };
-        let away: usize = engine.out.sessions.iter().map(waits).sum();
-        assert_eq!(engine.out.sessions.away_bytes(), away);
-        assert!(away <= engine.config.queue_memory / engine.workers as usize / 2 + 1);
+        let offline: usize = engine.out.sessions.iter().map(waits).sum();
+        assert_eq!(engine.out.sessions.offline_bytes(), offline);
+        assert!(offline <= engine.config.queue_memory / engine.workers as usize / 2 + 1);
         let (session_counters, queued) = engine.balance();
         assert_eq!(session_counters.open(), queued, "{session_counters:?}");
         check_shares(engine, network.now);
@@ -141,14 +144,14 @@ fn check_shares(engine: &Engine, now: Micros) {
     assert!(engine.workers > 1 || full.len() == own.len(), "who is gone is not full");
 }
 
-/// Every link that a client opened counts for its host, and so does every session that is away.
+/// Every link that a client opened counts for its host, and so does every session that is offline.
 fn check_places(network: &Network, node: usize) {
     let engines = &network.hosts[node].engines;
     let links = engines.iter().flat_map(|engine| engine.out.links.iter()).filter(|place| place.inbound());
-    let away = engines.iter().flat_map(|engine| engine.out.sessions.iter());
-    let away = away.filter(|session| session.link.is_none()).filter_map(Session::host);
+    let offline = engines.iter().flat_map(|engine| engine.out.sessions.iter());
+    let offline = offline.filter(|session| session.link.is_none()).filter_map(Session::host);
     let mut places: HashMap<Prefix, usize> = HashMap::new();
-    for host in links.map(|place| place.address().ip().into()).chain(away) {
+    for host in links.map(|place| place.address().ip().into()).chain(offline) {
         *places.entry(host).or_default() += 1;
     }
     let hosts = &engines[0].shared.hosts;

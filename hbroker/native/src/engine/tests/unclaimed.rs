@@ -1,7 +1,7 @@
 //! What comes in a persistent session before its application asks for it (§6.4).
 
 use super::network::{Faults, Network, SECOND, message};
-use super::sessions::put_away;
+use super::sessions::go_offline;
 use crate::tables::match_set::Subscriber;
 
 /// A client that is subscribed at a node, with nobody listening yet.
@@ -114,7 +114,7 @@ fn over_another_link_it_waits_again() {
     network.publish(publisher, &message("a", b"x", 1));
     network.run(36 * SECOND);
     assert_eq!(network.counter(client, "drop.unclaimed"), 1);
-    put_away(&mut network, node, client);
+    go_offline(&mut network, node, client);
     network.publish(publisher, &message("a", b"y", 1));
     network.connect(client, node);
     network.run(20 * SECOND);

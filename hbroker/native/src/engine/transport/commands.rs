@@ -219,10 +219,10 @@ impl Engine {
         let on_links: usize = links.iter().filter_map(LinkSlot::link).map(Link::queued_bytes).sum();
         with("queued_bytes", (on_links + self.out.sessions.waiting_bytes()) as u64);
         with("queued_messages", self.balance().1);
-        with("away_bytes", self.out.sessions.away_bytes() as u64);
-        with("early_bytes", links.early_bytes() as u64);
+        with("offline_bytes", self.out.sessions.offline_bytes() as u64);
+        with("out_of_order_bytes", links.out_of_order_bytes() as u64);
         with(
-            "sessions_away",
+            "sessions_offline",
             self.out.sessions.iter().filter(|session| session.link.is_none()).count() as u64,
         );
         match &self.side {

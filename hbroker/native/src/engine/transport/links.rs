@@ -258,8 +258,8 @@ pub struct Links {
 
 impl Links {
     /// `config`: the settings that all links have in common, and the first number of the first link that this
-    /// side opens. `early_bytes`: the memory for packets that arrived out of order.
-    pub fn new(worker: u8, hasher: KeyedHash, config: LinkConfig, early_bytes: usize) -> Self {
+    /// side opens. `out_of_order_bytes`: the memory for packets that arrived out of order.
+    pub fn new(worker: u8, hasher: KeyedHash, config: LinkConfig, out_of_order_bytes: usize) -> Self {
         Self {
             worker,
             hasher,
@@ -271,7 +271,7 @@ impl Links {
             past: HashMap::with_hasher(hasher),
             dirty: Vec::new(),
             timers: BTreeSet::new(),
-            early: Shares::new(early_bytes, hasher),
+            early: Shares::new(out_of_order_bytes, hasher),
             first_number: config.first_number,
             ended: LinkStats::default(),
             config,
@@ -315,7 +315,7 @@ impl Links {
     /// Takes a reliable packet that a link received, as [`Link::receive`] does, within the memory of all
     /// links. `None`: the link has ended.
     pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<Receipt> {
-        self.change_early(id, |link, early, share| {
+        self.change_out_of_order(id, |link, early, share| {
             let (&PacketView { delivery, after, raw, .. }, host) = (packet, link.peer().ip());
             link.receive(delivery, after, raw, |more| early.fits_in(share, host.into(), more))
         })
@@ -323,11 +323,11 @@ impl Links {
 
     /// As [`Link::next_released`].
     pub fn next_released(&mut self, id: LinkId) -> Option<Box<[u8]>> {
-        self.change_early(id, |link, _, _| link.next_released())?
+        self.change_out_of_order(id, |link, _, _| link.next_released())?
     }
 
     /// The bytes of all packets that arrived out of order, with the cost of remembering their numbers.
-    pub fn early_bytes(&self) -> usize {
+    pub fn out_of_order_bytes(&self) -> usize {
         self.early.used()
     }
 
@@ -489,7 +489,7 @@ impl Links {
     }
 
     /// Changes a link's packets that arrived out of order, and its share of the memory for them.
-    fn change_early<R>(
+    fn change_out_of_order<R>(
         &mut self,
         id: LinkId,
         change: impl FnOnce(&mut Link, &Shares<Prefix>, &Share<Prefix>) -> R,

@@ -247,8 +247,8 @@ impl Outbound {
         };
         session.accept_copies(batch.len() as u64);
         let Some((id, entry)) = session.link.and_then(|id| Some((id, self.links.get_mut(id)?))) else {
-            session.refuse_copies(Drop::Away, batch.len() as u64);
-            return self.counters.drop_many(Drop::Away, batch.len() as u64);
+            session.refuse_copies(Drop::Offline, batch.len() as u64);
+            return self.counters.drop_many(Drop::Offline, batch.len() as u64);
         };
         let (copies, bytes) = entry.queue_publishes(batch, batch_metrics);
         self.links.touch(id);

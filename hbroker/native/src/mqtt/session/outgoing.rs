@@ -250,7 +250,7 @@ impl Outgoing {
     pub fn detach(&mut self, counters: &mut Counters) {
         self.fresh = 0;
         for _ in 0..self.queue.drop_qos0() {
-            counters.drop(Drop::Away);
+            counters.drop(Drop::Offline);
         }
     }
 

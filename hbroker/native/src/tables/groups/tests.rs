@@ -62,7 +62,7 @@ fn the_choice_follows_from_message_and_members_and_moves_no_more_than_it_must() 
 fn the_fittest_are_chosen_among() {
     let mut random = SmallRng::seed_from_u64(2);
     let all = members(6);
-    let classes = [None, Some(Fitness::Away), Some(Fitness::Connected), Some(Fitness::Ready)];
+    let classes = [None, Some(Fitness::Offline), Some(Fitness::Connected), Some(Fitness::Ready)];
     for _ in 0..2_000 {
         let fitness: Vec<_> = all.iter().map(|_| classes[random.random_range(0..4)]).collect();
         let chosen = choose(&all, (random.random(), 1), |key| fitness[key as usize]);

@@ -1,7 +1,9 @@
-//! Who is away, or answers nothing, holds nobody up, and gets what came meanwhile (§7.3, §7.7).
+//! Who is offline, or answers nothing, holds nobody up, and gets what came meanwhile (§7.3, §7.7).
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::{OWN, add_persistent, check, firsts, link_to, publish_many, publish_together, put_away, status};
+use super::{
+    OWN, add_persistent, check, firsts, go_offline, link_to, publish_many, publish_together, status,
+};
 use crate::engine::sessions::session::Status;
 use crate::schema::reason;
 use crate::wire::PublishOut;
@@ -14,16 +16,16 @@ fn what_came_while_a_session_was_away_comes_when_it_is_back_in_order() {
             let node = network.add_node("", 1 + (seed % 3) as u8);
             let subscriber = add_persistent(&mut network, node, "a/#", 2, OWN);
             let publisher = network.add_client();
-            // Together they lie in one record, until their session is away.
+            // Together they lie in one record, until their session is offline.
             let together = if seed % 2 == 0 { 1 } else { 10 };
             publish_together(&mut network, publisher, 30, together, qos);
             for _ in 0..3 {
-                put_away(&mut network, node, subscriber);
+                go_offline(&mut network, node, subscriber);
                 publish_together(&mut network, publisher, 20, together, qos);
                 network.run(SECOND);
                 assert!(!status(&network, node, subscriber).is_connected);
                 let told = network.hosts[publisher].published.len() as u64;
-                assert!(told > 20, "a session that is away holds nobody up: {told}");
+                assert!(told > 20, "a session that is offline holds nobody up: {told}");
                 network.connect(subscriber, node);
                 publish_together(&mut network, publisher, 10, together, qos);
                 check(&network, node);
@@ -85,7 +87,7 @@ fn a_session_that_answers_nothing_counts_as_away_after_two_seconds() {
 fn a_message_that_outlived_its_expiry_is_not_sent_on() {
     let (mut network, node) = Network::with_node(4, 1);
     let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
-    put_away(&mut network, node, subscriber);
+    go_offline(&mut network, node, subscriber);
     let publisher = network.add_client();
     for expiry_s in [None, Some(5), Some(60), Some(10), None] {
         let published_at_us = network.now;

@@ -3,7 +3,7 @@
 use rand::Rng;
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::{check, dropped, grant, publish_many, put_away, status, subscribe};
+use super::{check, dropped, go_offline, grant, publish_many, status, subscribe};
 use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
 use crate::tables::match_set::{Overflow, Subscriber};
@@ -47,7 +47,7 @@ fn a_full_queue_gives_way_as_its_policy_says() {
         let bounds = Bounds { messages: 10, bytes: 0 };
         let session = network.open_bounded(client, node, true, bounds);
         subscribe(&mut network, node, "a/#", "", Subscriber { overflow, ..Subscriber::new(session, 1) });
-        put_away(&mut network, node, client);
+        go_offline(&mut network, node, client);
         let publisher = network.add_client();
         publish_many(&mut network, publisher, 40, 1);
         network.run(SECOND);
@@ -136,7 +136,7 @@ fn what_a_peer_grants_before_its_session_is_made_holds_for_it() {
         let session = network.hosts[node].engines[0].out.sessions.get(session).expect("it is there");
         assert_eq!(session.credit_used().0, 3);
         network.read_all(subscriber);
-        put_away(&mut network, node, subscriber);
+        go_offline(&mut network, node, subscriber);
         network.connect(subscriber, node);
         network.run(100 * MILLISECOND);
     }

@@ -4,7 +4,7 @@
 use super::super::flow::{Flood, assert_let_go, ignore_credit, read_ids};
 use super::super::handover::{export, import};
 use super::super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message, request};
-use super::{OWN, check, dropped, grant, link_to, put_away, status, subscribe};
+use super::{OWN, check, dropped, go_offline, grant, link_to, status, subscribe};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::session::Session;
 use crate::schema::reason;
@@ -258,7 +258,7 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
             let (_, flying) = flying.expect("it is there").credit_used();
             assert!(flying > 0 && counted(&network, node) == flying, "{case}: in flight still counts");
         }
-        Fate::GoesAway => put_away(&mut network, node, slow),
+        Fate::GoesAway => go_offline(&mut network, node, slow),
         Fate::BeginsAnotherLink | Fate::ComesFromElsewhere => {
             let link = link_to(&network, slow, node).expect("it is connected");
             network.hosts[slow].engines[0].close(now, link);
@@ -293,7 +293,7 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
         publishers.iter().for_each(|&publisher| network.assert_all_published(publisher, count));
     }
     if matches!(fate, Fate::Stalls | Fate::GoesAway) {
-        put_away(&mut network, node, slow);
+        go_offline(&mut network, node, slow);
         assert_eq!(counted(&network, node), 0, "{case}: nothing is in flight");
         network.connect(slow, node);
         network.hosts[slow].reads = true;

@@ -1,7 +1,7 @@
 //! A group's members that stall, go away or end: what was theirs goes to another (§6.5).
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND};
-use super::{check, publish_many, put_away, status, subscribe};
+use super::{check, go_offline, publish_many, status, subscribe};
 use crate::tables::match_set::Subscriber;
 
 #[test]
@@ -47,16 +47,16 @@ fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends
 #[test]
 fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
     let (mut network, node) = Network::with_node(6, 2);
-    let away = network.add_client();
+    let offline = network.add_client();
     let stalled = network.add_client();
     let ready = network.add_client();
-    for (client, persistent) in [(away, true), (stalled, false), (ready, true)] {
+    for (client, persistent) in [(offline, true), (stalled, false), (ready, true)] {
         network.listen_in(client, 1, ("g", "a/#"), 1);
         network.connect(client, node);
         let session = network.open_session(client, node, persistent);
         subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
     }
-    put_away(&mut network, node, away);
+    go_offline(&mut network, node, offline);
     network.hosts[stalled].reads = false;
     let publisher = network.add_client();
     publish_many(&mut network, publisher, 20, 1);
@@ -65,14 +65,14 @@ fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
     publish_many(&mut network, publisher, 50, 1);
     network.run(SECOND);
     assert_eq!(network.hosts[ready].read.len() - before, 50);
-    assert_eq!(status(&network, node, away).session_counters.accepted, 0);
-    put_away(&mut network, node, ready);
+    assert_eq!(status(&network, node, offline).session_counters.accepted, 0);
+    go_offline(&mut network, node, ready);
     network.close(node, stalled);
     network.run(SECOND);
     publish_many(&mut network, publisher, 50, 1);
     network.run(SECOND);
     network.assert_all_published(publisher, 120);
-    let waiting = [away, ready].map(|client| status(&network, node, client).queued);
-    assert!(waiting.iter().all(|&count| count > 10), "those who are away share what comes: {waiting:?}");
+    let waiting = [offline, ready].map(|client| status(&network, node, client).queued);
+    assert!(waiting.iter().all(|&count| count > 10), "those who are offline share what comes: {waiting:?}");
     check(&network, node);
 }

@@ -1,9 +1,9 @@
-//! How many links and sessions a node takes, in all and of one host, whether their clients are there or away (§9).
+//! How many links and sessions a node takes, in all and of one host, whether their clients are there or offline (§9).
 
 use rand::Rng;
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::{OWN, check, link_to, put_away};
+use super::{OWN, check, go_offline, link_to};
 use crate::link_id::LinkId;
 
 /// One without content.
@@ -51,11 +51,11 @@ fn a_host_has_so_many_sessions_whether_its_clients_are_there_or_away() {
         for &client in &clients {
             assert!(try_link(&mut network, client, node).is_some());
             network.open_bounded(client, node, true, OWN);
-            put_away(&mut network, node, client);
+            go_offline(&mut network, node, client);
             check(&network, node);
         }
         let another = add_client(&mut network, 1);
-        assert!(try_link(&mut network, another, node).is_none(), "those that are away count");
+        assert!(try_link(&mut network, another, node).is_none(), "those that are offline count");
         assert!(network.counter(node, "drop.too_many_of_host") > 0);
         let elsewhere = add_client(&mut network, 2);
         assert!(try_link(&mut network, elsewhere, node).is_some(), "another host has places of its own");
@@ -66,7 +66,7 @@ fn a_host_has_so_many_sessions_whether_its_clients_are_there_or_away() {
         for engine in network.hosts[node].engines.iter_mut().filter(|engine| engine.has_session(key)) {
             engine.end_session(now, key, crate::engine::metrics::counters::Drop::SessionEnded);
         }
-        put_away(&mut network, node, clients[0]);
+        go_offline(&mut network, node, clients[0]);
         check(&network, node);
         assert!(try_link(&mut network, another, node).is_some());
         check(&network, node);
@@ -90,7 +90,7 @@ fn who_finds_no_place_is_told_so_and_keeps_what_it_publishes() {
         network.run(100 * MILLISECOND);
         assert!(network.hosts[late].refused > 1);
         assert!(network.hosts[late].published.is_empty());
-        put_away(&mut network, node, clients[0]);
+        go_offline(&mut network, node, clients[0]);
         network.run_until_drained();
         assert_eq!(network.hosts[late].published.len(), 1);
         check(&network, node);
@@ -111,7 +111,7 @@ fn all_hosts_together_have_so_many_and_a_client_moves_only_where_there_is_a_plac
     let late = add_client(&mut network, 5);
     assert!(try_link(&mut network, late, node).is_none());
     assert!(network.counter(node, "drop.too_many_links") > 0);
-    // A session that a handover brings, and that is away, needs a place, too.
+    // A session that a handover brings, and that is offline, needs a place, too.
     let now = network.now;
     let opened = network.hosts[node].engines[0].open_session(now, 77, true, OWN);
     assert_eq!(opened, crate::engine::owner::subscriptions::Opened::Refused);
@@ -148,7 +148,7 @@ fn places_are_given_back_whatever_becomes_of_links_and_sessions() {
             let client = clients[network.rng.random_range(0..clients.len())];
             let is_linked = link_to(&network, client, node).is_some();
             match network.rng.random_range(0..6) {
-                0 => put_away(&mut network, node, client),
+                0 => go_offline(&mut network, node, client),
                 1 | 2 if !is_linked => _ = try_link(&mut network, client, node),
                 3 if is_linked => {
                     let persistent = network.rng.random_bool(0.6);

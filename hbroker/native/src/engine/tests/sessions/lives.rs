@@ -3,7 +3,7 @@
 use rand::Rng;
 
 use super::super::network::{Faults, Network, SECOND, message};
-use super::{check, dropped, firsts, put_away, status, subscribe};
+use super::{check, dropped, firsts, go_offline, status, subscribe};
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::queue::Bounds;
@@ -47,7 +47,7 @@ impl Life {
         let Self { network, node, .. } = self;
         let (client, persistent, bounds) = self.subscribers[index];
         network.parted = None;
-        put_away(network, *node, client);
+        go_offline(network, *node, client);
         network.connect(client, *node);
         let session = network.open_bounded(client, *node, persistent, bounds);
         subscribe(network, *node, "a/#", "", Subscriber::new(session, 2));
@@ -69,7 +69,7 @@ impl Life {
                 }
             }
             60..70 => self.network.hosts[client].reads ^= true,
-            70..78 if persistent => put_away(&mut self.network, self.node, client),
+            70..78 if persistent => go_offline(&mut self.network, self.node, client),
             78..90 => self.come(index),
             90..93 => self.network.parted = Some((self.node, client)),
             93..97 => self.network.parted = None,

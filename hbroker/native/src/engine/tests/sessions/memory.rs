@@ -1,17 +1,17 @@
-//! The memory for what waits for sessions that are away is shared: none takes what others have, or are to have (§7.8).
+//! The memory for what waits for sessions that are offline is shared: none takes what others have, or are to have (§7.8).
 
 use rand::Rng;
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::{OWN, add_persistent, check, dropped, link_to, put_away, status, subscribe};
+use super::{OWN, add_persistent, check, dropped, go_offline, link_to, status, subscribe};
 use crate::tables::match_set::Subscriber;
 
-/// Half of it is for those that are away.
+/// Half of it is for those that are offline.
 const MEMORY: usize = 4 << 20;
 const HOST: [u8; 4] = [10, 7, 7, 7];
 
-/// A client that is away, of this host, and for which all of `filter` waits.
-fn add_away(network: &mut Network, node: usize, filter: &str, host: [u8; 4]) -> usize {
+/// A client that is offline, of this host, and for which all of `filter` waits.
+fn add_offline(network: &mut Network, node: usize, filter: &str, host: [u8; 4]) -> usize {
     let next = network.hosts.len();
     let client = network.add_client();
     network.hosts[client].address = (host, 1_000 + next as u16).into();
@@ -19,7 +19,7 @@ fn add_away(network: &mut Network, node: usize, filter: &str, host: [u8; 4]) -> 
     network.connect(client, node);
     let session = network.open_bounded(client, node, true, OWN);
     subscribe(network, node, filter, "", Subscriber::new(session, 1));
-    put_away(network, node, client);
+    go_offline(network, node, client);
     client
 }
 
@@ -47,13 +47,17 @@ fn sessions_that_are_away_take_nothing_from_one_that_has_less() {
     let mut network = Network::new(21, Faults::default());
     let node = network.add_node_with("", 1, |config| config.queue_memory = MEMORY);
     // One has another host, the other shares that of those who fill the memory.
-    let few: Vec<usize> = [HOST, [10, 1, 1, 1]].map(|host| add_away(&mut network, node, "few", host)).into();
-    let many: Vec<usize> = (0..30).map(|_| add_away(&mut network, node, "many", HOST)).collect();
+    let few: Vec<usize> =
+        [HOST, [10, 1, 1, 1]].map(|host| add_offline(&mut network, node, "few", host)).into();
+    let many: Vec<usize> = (0..30).map(|_| add_offline(&mut network, node, "many", HOST)).collect();
     let publisher = network.add_client();
     publish(&mut network, publisher, "few", 20, 100);
     publish(&mut network, publisher, "many", 2_000, 1_000);
     check(&network, node);
-    assert!(network.counter(node, "away_bytes") as usize <= MEMORY / 4 + 20_000, "one host has half at most");
+    assert!(
+        network.counter(node, "offline_bytes") as usize <= MEMORY / 4 + 20_000,
+        "one host has half at most"
+    );
     publish(&mut network, publisher, "few", 20, 100);
     for &client in &few {
         let status = status(&network, node, client);
@@ -83,11 +87,11 @@ fn who_comes_later_still_gets_something_of_other_hosts_memory() {
     let mut had = 0;
     for (host, topic) in (0..).zip(["a", "b", "c", "d"]) {
         for _ in 0..8 {
-            add_away(&mut network, node, topic, [10, 2, 2, host]);
+            add_offline(&mut network, node, topic, [10, 2, 2, host]);
         }
         publish(&mut network, publisher, topic, 1_000, 1_000);
         check(&network, node);
-        let has = network.counter(node, "away_bytes") as usize;
+        let has = network.counter(node, "offline_bytes") as usize;
         let (free, got) = (MEMORY / 2 - had, has - had);
         assert!(got <= free / 2 && got > free / 3, "{topic}: {got} bytes of {free}");
         had = has;
@@ -105,7 +109,7 @@ fn what_went_away_with_its_client_counts_until_that_is_back_or_ends() {
         for round in 0..60_u32 {
             let client = clients[network.rng.random_range(0..clients.len())];
             match network.rng.random_range(0..4) {
-                0 => put_away(&mut network, node, client),
+                0 => go_offline(&mut network, node, client),
                 1 => network.hosts[client].reads ^= true,
                 _ => connect_again(&mut network, node, client),
             }
@@ -121,7 +125,7 @@ fn what_went_away_with_its_client_counts_until_that_is_back_or_ends() {
         }
         network.run_until_drained();
         check(&network, node);
-        assert_eq!(network.counter(node, "away_bytes"), 0);
+        assert_eq!(network.counter(node, "offline_bytes"), 0);
         network.owners.clear();
     }
 }

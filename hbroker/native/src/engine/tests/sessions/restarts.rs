@@ -1,7 +1,7 @@
 //! A link that one end has lost, and the other speaks in still: what it says there belongs to none that follows (§3.6).
 
 use super::super::network::{Network, SECOND};
-use super::{OWN, add_persistent, check, link_to, publish_many, put_away, status};
+use super::{OWN, add_persistent, check, go_offline, link_to, publish_many, status};
 use crate::core::Datagrams;
 use crate::wire::{self, AckOut, HeaderOut};
 
@@ -34,7 +34,7 @@ fn what_answers_a_link_that_is_gone_answers_nothing_of_the_next() {
         let (mut network, node) = Network::with_node(1, 1);
         let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
         let publisher = network.add_client();
-        put_away(&mut network, node, subscriber);
+        go_offline(&mut network, node, subscriber);
         publish_many(&mut network, publisher, 5, 1);
         network.run(SECOND);
         let (now, session, address) =

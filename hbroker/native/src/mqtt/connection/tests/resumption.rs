@@ -118,7 +118,7 @@ fn what_was_sent_comes_again_although_its_expiry_is_over_and_not_where_it_is_too
 #[test]
 fn a_message_of_qos_2_that_comes_again_is_delivered_once() {
     for version in VERSIONS {
-        // The network answers before, while, or after the client is away.
+        // The network answers before, while, or after the client is offline.
         for answered in 0..3 {
             let mut bench = Bench::open(version);
             bench.feed(&publish(version, 4, "t", 7, &[], b"x"));
@@ -284,10 +284,10 @@ fn a_client_that_is_away_is_kept_what_is_of_qos_1_and_2() {
         let delivery_options = DeliveryOptions { qos: 2, ..DeliveryOptions::default() };
         assert!(session.deliver(0, Delivery { message, delivery_options, ack_guard }, &mut counters));
     }
-    assert_eq!(counters.drops[crate::mqtt::counters::Drop::Away as usize], 1);
+    assert_eq!(counters.drops[crate::mqtt::counters::Drop::Offline as usize], 1);
     assert_eq!((session.load().queued, releases.take().len()), (2, 1));
     session.handle_timeout(session.poll_timeout(), &mut counters);
-    assert_eq!(releases.take().len(), 2, "away is stalled, too, unless its settings say otherwise");
+    assert_eq!(releases.take().len(), 2, "offline is stalled, too, unless its settings say otherwise");
     let (_, packets) = back(Version::V311, session, &[]);
     let expected =
         [publish(Version::V311, 2, "t", 1, &[], &[3]), publish(Version::V311, 4, "t", 2, &[], &[4])];

@@ -177,7 +177,7 @@ fn messages_that_came_together_go_as_they_would_one_by_one() {
         posted.push(bench.route_all(together, 0, &[6, 2]));
         bench.fanout.release(NOW, 4, 9, &mut bench.batches);
         posted.push(bench.route_all(together, 0, &[6, 2]));
-        // On its way, and away.
+        // On its way, and offline.
         bench.attach(7, 5, options(1));
         bench.fanout.leave(5, connection(1, 5));
         posted.push(bench.route_all(together, 0, &[7]));
