@@ -20,8 +20,8 @@ from hbroker.sim import soak
 from hbroker.sim.network import drawing
 from hbroker.sim.network.actions import USUAL, Action, Overflow, Publish, Restart, Subscribe
 from hbroker.sim.network.drawing import draw
-from hbroker.sim.network.drawing.clocks import STEPS
-from hbroker.sim.network.drawing.paces import QUEUES, SLOW_CREDIT, STEADY, TRICKLE
+from hbroker.sim.network.drawing.clients.paces import QUEUES, SLOW_CREDIT, STEADY, TRICKLE
+from hbroker.sim.network.drawing.failures.clocks import STEPS
 from hbroker.sim.network.plan import Plan
 from hbroker.sim.network.trial import Trial
 from tests.defects.variants import CONTROL, CORE, Variant

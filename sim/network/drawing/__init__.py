@@ -1,13 +1,11 @@
-"""The plan of a seed. Each module below draws one part of it.
+"""The plan of a seed. Each folder and module below draws one part of it.
 
-    hierarchy                                     the nodes and their subtrees
-    traffic, sessions, groups, wills              what clients do
-    queues, paces, expiry                         bounds, slow readers, expiring messages
-    faults, clocks, disks, successions, waiting   what fails
-    moves, returns, attacks, impostors            orders of operators, and attacks
+    nodes/               the nodes and their subtrees, which pass from one node to another
+    clients/             what clients do: subscriptions, messages, sessions, wills
+    failures/            what fails: paths, hosts, clocks, disks
+    attacks, impostors   replayed packets, and clients that publish under another client's publisher id
 
-`paces`, `disks`, `waiting` and `returns` import `successions`; the others import no other module of this
-package. All import the actions or the plan of `hbroker.sim.network`.
+`clients` and `failures` import `nodes`. All import the actions or the plan of `hbroker.sim.network`.
 """
 
 from __future__ import annotations
@@ -17,22 +15,22 @@ from random import Random
 from ..actions import Action, Join
 from ..plan import SECOND, Plan
 from .attacks import draw_attacks
-from .clocks import draw_clocks
-from .disks import draw_disks
-from .expiry import draw_expiries
-from .faults import draw_faults, draw_paths, draw_suspensions
-from .groups import draw_groups
-from .hierarchy import draw_nodes
+from .clients.expiry import draw_expiries
+from .clients.groups import draw_groups
+from .clients.paces import SLOW_CREDIT, draw_paces
+from .clients.queues import draw_for_many, draw_queues
+from .clients.sessions import draw_sessions
+from .clients.traffic import draw_messages, draw_subscriptions, handovers
+from .clients.wills import draw_wills
+from .failures.clocks import draw_clocks
+from .failures.disks import draw_disks
+from .failures.faults import draw_faults, draw_paths, draw_suspensions
+from .failures.waiting import draw_waiting
 from .impostors import draw_impostors
-from .moves import draw_moves
-from .paces import SLOW_CREDIT, draw_paces
-from .queues import draw_for_many, draw_queues
-from .returns import draw_returns
-from .sessions import draw_sessions
-from .successions import draw_successions
-from .traffic import draw_messages, draw_subscriptions, handovers
-from .waiting import draw_waiting
-from .wills import draw_wills
+from .nodes.hierarchy import draw_nodes
+from .nodes.moves import draw_moves
+from .nodes.returns import draw_returns
+from .nodes.successions import draw_successions
 
 __all__ = ["draw"]
 

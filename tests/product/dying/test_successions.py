@@ -1,6 +1,6 @@
 """Owners die for good, and another node claims each subtree the moment the parent takes it back (§5.8).
 
-The simulated network does so from seeds (sim/network/drawing/successions.py). Here the owners are real
+The simulated network does so from seeds (sim/network/drawing/nodes/successions.py). Here the owners are real
 processes: ten at a time, each with a publisher that goes on, and a subscriber that is connected all the time.
 """
 

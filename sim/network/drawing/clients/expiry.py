@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
-from ..actions import Action, Publish
+from ...actions import Action, Publish
 
 __all__ = ["draw_expiries"]
 

@@ -9,7 +9,7 @@ from random import Random
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 
-from ..actions import (
+from ...actions import (
     Action,
     Crash,
     Exhaust,
@@ -24,9 +24,9 @@ from ..actions import (
     Subscribe,
     Succeed,
 )
-from ..paths import Faults
-from ..plan import SECOND, NodePlan
-from .successions import FAULTS, meanwhile
+from ...paths import Faults
+from ...plan import SECOND, NodePlan
+from ..nodes.successions import FAULTS, meanwhile
 
 __all__ = ["draw_disks"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from ..actions import Action, Crash, Depart, Restart
-from ..plan import SECOND
+from ...actions import Action, Crash, Depart, Restart
+from ...plan import SECOND
 
 __all__ = ["draw_sessions"]
 

@@ -11,7 +11,7 @@ from typing import Final
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 
-from ..actions import (
+from ...actions import (
     Action,
     Continue,
     Depart,
@@ -26,9 +26,9 @@ from ..actions import (
     Subscribe,
     Succeed,
 )
-from ..paths import Faults
-from ..plan import ROOT, SECOND, NodePlan
-from .successions import FAULTS
+from ...paths import Faults
+from ...plan import ROOT, SECOND, NodePlan
+from ..nodes.successions import FAULTS
 
 __all__ = ["draw_waiting"]
 

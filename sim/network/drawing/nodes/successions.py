@@ -8,9 +8,9 @@ from random import Random
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 
-from ..actions import DISTURBANCES, Action, Continue, Heal, Publish, Restart, Succeed, Wake
-from ..paths import Faults
-from ..plan import ROOT, SECOND, NodePlan
+from ...actions import DISTURBANCES, Action, Continue, Heal, Publish, Restart, Succeed, Wake
+from ...paths import Faults
+from ...plan import ROOT, SECOND, NodePlan
 
 __all__ = ["FAULTS", "draw_successions", "meanwhile"]
 

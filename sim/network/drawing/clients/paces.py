@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from ..actions import Action, Publish, Subscribe, Succeed
-from ..paths import Faults
-from ..plan import SECOND, Pace
-from .successions import FAULTS
+from ...actions import Action, Publish, Subscribe, Succeed
+from ...paths import Faults
+from ...plan import SECOND, Pace
+from ..nodes.successions import FAULTS
 
 __all__ = ["SLOW_CREDIT", "draw_paces"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
-from ..actions import Action, Overflow, Queue, Subscribe
+from ...actions import Action, Overflow, Queue, Subscribe
 
 __all__ = ["draw_for_many", "draw_queues"]
 

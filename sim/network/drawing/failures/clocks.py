@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from ..actions import Action, Publish, Restart
-from ..plan import NodePlan
+from ...actions import Action, Publish, Restart
+from ...plan import NodePlan
 
 __all__ = ["draw_clocks"]
 

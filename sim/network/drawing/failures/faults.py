@@ -7,9 +7,9 @@ from random import Random
 
 from hbroker.config import LeasePolicy
 
-from ..actions import Action, Continue, Crash, Heal, Leave, Part, Restart, Roam, Stop, Suspend, Wake
-from ..paths import ETHERNET, LARGEST, Faults
-from ..plan import ROOT, SECOND, NodePlan
+from ...actions import Action, Continue, Crash, Heal, Leave, Part, Restart, Roam, Stop, Suspend, Wake
+from ...paths import ETHERNET, LARGEST, Faults
+from ...plan import ROOT, SECOND, NodePlan
 
 __all__ = ["draw_faults", "draw_paths", "draw_suspensions"]
 

@@ -14,9 +14,9 @@ from typing import Final
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 
-from ..actions import Action, Dismiss, Exhaust, Falter, Leave, Move, Publish, Restart, Succeed
-from ..paths import Faults
-from ..plan import ROOT, SECOND, NodePlan
+from ...actions import Action, Dismiss, Exhaust, Falter, Leave, Move, Publish, Restart, Succeed
+from ...paths import Faults
+from ...plan import ROOT, SECOND, NodePlan
 from .successions import FAULTS
 
 __all__ = ["draw_returns"]

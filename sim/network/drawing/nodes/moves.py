@@ -7,8 +7,8 @@ from random import Random
 
 from hbroker.config import LeasePolicy
 
-from ..actions import Action, Dismiss, Move
-from ..plan import ROOT, NodePlan
+from ...actions import Action, Dismiss, Move
+from ...plan import ROOT, NodePlan
 
 __all__ = ["draw_moves"]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from hbroker.config import LeasePolicy
 
-from ..plan import ROOT, NodePlan
+from ...plan import ROOT, NodePlan
 
 __all__ = ["draw_nodes"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from ..actions import Action, Crash, SetWill
-from ..plan import SECOND
+from ...actions import Action, Crash, SetWill
+from ...plan import SECOND
 
 __all__ = ["draw_wills"]
 

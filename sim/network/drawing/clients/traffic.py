@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from ..actions import Action, Join, Leave, Publish, Restart, Subscribe, Unsubscribe
-from ..plan import SECOND
+from ...actions import Action, Join, Leave, Publish, Restart, Subscribe, Unsubscribe
+from ...plan import SECOND
 
 __all__ = ["draw_messages", "draw_subscriptions", "handovers"]
 
