@@ -1,17 +1,18 @@
 //! The server side of MQTT 3.1, 3.1.1 and 5 in a gateway.
 //!
 //! ```text
-//! Python:  gateway   every verb of the gateway        worker_event   events for Python
-//!             |                                              ^
-//!          dispatcher   routes messages and commands to workers; keeps the parked sessions
-//!             |  command           ^                         |
-//!             v                    | distribution: bridge, fanout, message, encoder (to and from the client pool)
-//!          clients   the clients of one worker; called by io through the trait `io::protocol`
-//!             v
-//!          connection   one transport stream, with codec, aliases, access::rules and event
-//!             v
-//!          session   what outlives the stream, with ack_guard
-//!          io   sockets, threads, TLS, WebSocket; knows nothing of MQTT
+//!          Python
+//!  verbs     |  ^   events
+//!            v  |
+//!          gateway      routes messages and commands to workers; the clients of each worker; parked sessions
+//!            |  ^
+//!            |  |       distribution: messages to and from the client pool, and their acknowledgement
+//!            v  |
+//!          connection   one transport stream, with codec, aliases, access::rules and settings
+//!            v
+//!          session      what outlives the stream
+//!          io           sockets, threads, TLS, WebSocket; knows nothing of MQTT
+//!          metrics      counters, and metrics by topic
 //! ```
 //!
 //! `codec`, `connection`, `session` and `distribution` are sans-IO.
@@ -21,8 +22,8 @@
 //! packets. It keeps the state that lives as long as the stream: version, keep alive, topic aliases, and the
 //! receive maximum of both directions. Python decides on CONNECT, SUBSCRIBE, UNSUBSCRIBE and AUTH, and on
 //! what becomes of a session when its stream ends; the connection hands these up as an
-//! [`Event`](event::Event). A PUBLISH goes to the network as a borrowed view. The network answers with the
-//! [`Key`] that the view had.
+//! [`Event`](connection::event::Event). A PUBLISH goes to the network as a borrowed view. The network answers
+//! with the [`Key`] that the view had.
 //!
 //! A [`Session`](session::Session) outlives the stream. It holds the messages that are queued for the client,
 //! the messages in flight to it, and the packet ids of the `QoS` 2 messages that the client sent. An open
@@ -31,8 +32,8 @@
 //!
 //! All recipients of a network message share one [`Message`](crate::mqtt::distribution::message::Message).
 //! Each recipient whose acknowledgement the owner waits for (`QoS` 1 and 2) holds an
-//! [`AckGuard`](ack_guard::AckGuard). When the last guard of a message is dropped, the message's ticket is
-//! put into [`Releases`](ack_guard::Releases), once.
+//! [`AckGuard`](distribution::ack_guard::AckGuard). When the last guard of a message is dropped, the
+//! message's ticket is put into [`Releases`](distribution::ack_guard::Releases), once.
 //!
 //! A worker drives a connection by these calls:
 //!
@@ -50,23 +51,15 @@
 //! | `Connection::is_closed` | write the remaining bytes, close the stream, `Connection::take_session` |
 
 pub mod access;
-pub mod ack_guard;
 mod aliases;
-pub mod clients;
 pub mod codec;
-pub mod command;
 pub mod connection;
-pub mod counters;
-pub mod dispatcher;
 pub mod distribution;
-pub mod event;
 pub mod gateway;
 pub mod io;
 mod metrics;
 pub mod session;
 pub mod settings;
-mod unfinished;
-pub mod worker_event;
 
 /// Identifies a PUBLISH of `QoS` 1 or 2 that the network has to answer. It is unique within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,7 +71,7 @@ pub struct Turn<'a> {
     /// The connection appends the bytes for its client here.
     pub out: &'a mut io::output::Output,
     /// The counters of the worker.
-    pub counters: &'a mut counters::Counters,
+    pub counters: &'a mut metrics::counters::Counters,
     /// The metrics of the worker by topic; `None` if telemetry is off.
     pub load: Option<&'a mut crate::load::Load>,
 }

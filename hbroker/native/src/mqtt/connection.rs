@@ -4,6 +4,7 @@
 //! this file   state, timers, packets to the client
 //!   input      bytes to packets ──> handshake   until the client is accepted
 //!                               ──> session, upper   once it is accepted
+//!   event      the calls and events upwards
 //! ```
 //!
 //! | state | what the connection handles |
@@ -17,6 +18,7 @@
 //! that cannot receive a receive maximum (before MQTT 5) has that many unanswered messages. A paused
 //! connection does not count the client's silence.
 
+pub mod event;
 mod handshake;
 mod input;
 #[cfg(test)]
@@ -34,10 +36,10 @@ use crate::mqtt::codec::answers::{
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::{Auth, CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
+use crate::mqtt::connection::event::{Cause, Closed, Event, Upper};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::distribution::message::DeliveryOptions;
-use crate::mqtt::event::{Cause, Closed, Event, Upper};
 use crate::mqtt::session::{Channel, Delivery, NEVER, Session};
 use crate::mqtt::settings::ListenerSettings;
 use crate::mqtt::{Key, Turn};

@@ -1,8 +1,24 @@
 //! A gateway: a client pool (many clients of the network behind one socket) and the MQTT server in front of
 //! it.
 //!
+//! ```text
+//! Gateway (this file)   every verb of the gateway, for Python
+//!   dispatcher             routes messages and commands to workers; keeps the parked sessions
+//!      |  command             from other threads to the clients of a worker
+//!      v
+//!   clients                the clients of one worker; called by io through the trait `io::protocol`
+//!   worker_event           events for Python
+//!   unfinished             limits the memory of incomplete packets
+//! ```
+//!
 //! Python calls the methods. Calls for one connection or session take effect in the order of the calls. A
 //! call does not wait for a worker, except one that asks for status.
+
+pub mod clients;
+pub mod command;
+pub mod dispatcher;
+mod unfinished;
+pub mod worker_event;
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -22,22 +38,22 @@ use crate::config::Config;
 use crate::load::Report;
 use crate::mqtt::access::attempts::Attempts;
 use crate::mqtt::access::rules::{AccessList, Rule};
-use crate::mqtt::clients::Clients;
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
-use crate::mqtt::counters::Drop as Loss;
-use crate::mqtt::dispatcher::Dispatcher;
 use crate::mqtt::distribution::bridge::{Sorter, enter};
 use crate::mqtt::distribution::fanout::Incoming;
 use crate::mqtt::distribution::message::Message;
+use crate::mqtt::gateway::clients::Clients;
+use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
+use crate::mqtt::gateway::dispatcher::Dispatcher;
+use crate::mqtt::gateway::unfinished::Unfinished;
+use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::metrics::GatewayMetrics;
+use crate::mqtt::metrics::counters::Drop as Loss;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
-use crate::mqtt::unfinished::Unfinished;
-use crate::mqtt::worker_event::SessionHandle;
 use crate::wire::PublishView;
 
 /// How long a status call waits for the answer of each worker. No worker blocks, so only the answer of a

@@ -8,7 +8,7 @@
 //!       connections, connection, timers  the open connections and their deadlines
 //!         transport ──> proxy, tls, websocket   the layers between socket and protocol, sans-IO
 //!         output, arrivals                      bytes to send, bytes that were read
-//!       protocol (trait) <── crate::mqtt::clients
+//!       protocol (trait) <── crate::mqtt::gateway::clients
 //! ```
 //!
 //! A [`Server`] has N [`worker`]s. Each is a thread with its own poll and its own socket for each

@@ -1,7 +1,9 @@
 //! The metrics of a gateway's workers, for telemetry (docs/telemetry.md).
 //!
 //! Each worker has metrics of its own, which it locks for one iteration. A reader takes them between two
-//! iterations. So the metrics by topic agree with the counters, also after the worker has ended.
+//! iterations. So the metrics by topic agree with the [`counters`], also after the worker has ended.
+
+pub mod counters;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,11 +13,11 @@ use parking_lot::Mutex;
 use crate::load::latency::{self, Sample};
 use crate::load::{Load, Report, Taker};
 use crate::mqtt::Turn;
-use crate::mqtt::command::Command;
-use crate::mqtt::counters::{Counters, Drop};
-use crate::mqtt::dispatcher::Dispatcher;
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::message::Message;
+use crate::mqtt::gateway::command::Command;
+use crate::mqtt::gateway::dispatcher::Dispatcher;
+use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::session;
 
 /// The metrics of one worker.

@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::mqtt::access::rules::Access;
-use crate::mqtt::ack_guard::AckGuard;
 use crate::mqtt::codec::acks;
 use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::counters::{Counters, Drop};
+use crate::mqtt::distribution::ack_guard::AckGuard;
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::distribution::message::{Alias, DeliveryOptions, Message, PacketFormat};
 use crate::mqtt::metrics;
+use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::settings::SessionSettings;
 use crate::mqtt::{Turn, aliases};
 

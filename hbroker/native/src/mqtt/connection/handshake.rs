@@ -8,8 +8,8 @@ use crate::mqtt::codec::frame::{Frame, kind};
 use crate::mqtt::codec::packets::{Accept, CloseReason, Connect, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{connect, control};
+use crate::mqtt::connection::event::{Cause, Event, Upper};
 use crate::mqtt::connection::{Client, Connection, State};
-use crate::mqtt::event::{Cause, Event, Upper};
 use crate::mqtt::session::{Channel, NEVER, Session};
 
 /// How many topic aliases the server assigns at most, to a client that takes some.

@@ -8,8 +8,8 @@ use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{acks, control};
+use crate::mqtt::connection::event::{Cause, Event, Taken, Upper};
 use crate::mqtt::connection::{Connection, Pause, State};
-use crate::mqtt::event::{Cause, Event, Taken, Upper};
 use crate::mqtt::metrics;
 use crate::mqtt::session::Arrival;
 

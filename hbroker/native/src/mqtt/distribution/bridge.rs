@@ -18,15 +18,15 @@ use crate::engine::transport::event::Message as Arrived;
 use crate::link_id::PoolClientId;
 use crate::load::latency::{Rate, Sample};
 use crate::mqtt::Key;
-use crate::mqtt::ack_guard::Ticket;
-use crate::mqtt::clients::Marks;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::dispatcher::{Dispatcher, Round};
+use crate::mqtt::distribution::ack_guard::Ticket;
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::fanout::Incoming;
 use crate::mqtt::distribution::message::Message;
-use crate::mqtt::worker_event::SessionHandle;
+use crate::mqtt::gateway::clients::Marks;
+use crate::mqtt::gateway::dispatcher::{Dispatcher, Round};
+use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::wire::{PublishOut, PublishView};
 
 /// The pool client that publishes everything.

@@ -17,15 +17,15 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::mqtt::Key;
-use crate::mqtt::ack_guard::{AckGuard, Releases, Ticket};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::counters::Counters;
+use crate::mqtt::distribution::ack_guard::{AckGuard, Releases, Ticket};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::message::{DeliveryOptions, Message};
+use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::metrics::Weight;
+use crate::mqtt::metrics::counters::Counters;
 use crate::mqtt::session::{Delivery, Session};
-use crate::mqtt::worker_event::SessionHandle;
 
 /// How many messages of `QoS` 0 a listener on hold queues. The network's credit bounds the other messages.
 const MOST_HELD: usize = 1_000;
@@ -495,7 +495,7 @@ impl Fanout {
         if delivery.ack_guard.is_some() || waiting.len() < MOST_HELD {
             waiting.push(delivery);
         } else {
-            self.counters.drop(crate::mqtt::counters::Drop::QueueFull);
+            self.counters.drop(crate::mqtt::metrics::counters::Drop::QueueFull);
         }
     }
 

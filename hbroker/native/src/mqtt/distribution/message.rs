@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::load::latency::Sample;
-use crate::mqtt::ack_guard::MessageId;
 use crate::mqtt::codec::frame::{MAX_REMAINING, kind, put_binary, put_varint, varint_len};
 use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::property;
+use crate::mqtt::distribution::ack_guard::MessageId;
 use crate::mqtt::io::output::Output;
 use crate::wire::PublishView;
 

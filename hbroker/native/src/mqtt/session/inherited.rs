@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::mqtt::ack_guard::MessageId;
+use crate::mqtt::distribution::ack_guard::MessageId;
 
 /// The id of a message that the network does not send again.
 pub const NO_MESSAGE: MessageId = (0, 0);

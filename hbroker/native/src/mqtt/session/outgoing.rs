@@ -29,14 +29,14 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::mqtt::Turn;
-use crate::mqtt::ack_guard::{AckGuard, MessageId};
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::counters::{Counters, Drop};
+use crate::mqtt::distribution::ack_guard::{AckGuard, MessageId};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::distribution::message::DeliveryOptions;
+use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::session::inherited::{Inherited, Known, NO_MESSAGE};
 use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
 use crate::mqtt::session::queue::{Queue, QueuedMessage};

@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::Micros;
-use crate::mqtt::ack_guard::AckGuard;
-use crate::mqtt::counters::{Counters, Drop};
+use crate::mqtt::distribution::ack_guard::AckGuard;
 use crate::mqtt::distribution::message::{DeliveryOptions, Message};
+use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::settings::SessionSettings;
 use crate::tables::match_set::Overflow;
 

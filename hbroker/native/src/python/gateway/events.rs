@@ -5,9 +5,9 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::mqtt::codec::packets::{Auth, Subscribe, Subscription, Unsubscribe, Version, Will};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::event::{Cause, Closed};
+use crate::mqtt::connection::event::{Cause, Closed};
+use crate::mqtt::gateway::worker_event::{Arrival, WorkerEvent};
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::worker_event::{Arrival, WorkerEvent};
 use crate::python::address_out;
 
 pub type EventOut<'py> = (&'static str, Bound<'py, PyDict>);

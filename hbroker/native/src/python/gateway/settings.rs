@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 
 use crate::mqtt::access::rules::Rule as Line;
 use crate::mqtt::codec::packets::Accept as Connack;
-use crate::mqtt::command::Admitted;
 use crate::mqtt::distribution::fanout::Options;
+use crate::mqtt::gateway::command::Admitted;
 use crate::mqtt::gateway::origin_of;
 use crate::mqtt::io::admission::Limits;
 use crate::mqtt::io::listener::Settings;

@@ -203,7 +203,7 @@ fn what_is_too_large_for_the_client_is_dropped_alone() {
     let sizes: Vec<usize> = bench.take().iter().map(|packet| packet.len() - 8).collect();
     assert_eq!(sizes, [1, 2, 3]);
     assert_eq!(bench.settled(), 2, "they count as sent");
-    assert_eq!(bench.counters.drops[crate::mqtt::counters::Drop::TooLarge as usize], 2);
+    assert_eq!(bench.counters.drops[crate::mqtt::metrics::counters::Drop::TooLarge as usize], 2);
     // An alias is not announced where that makes the packet too large.
     let mut bench = small(SessionSettings::default(), b"\x27\0\0\0\x14\x22\0\x09");
     bench.deliver(Message::plain(1, "long/topic", b"12345", 0), 0);
@@ -249,7 +249,7 @@ fn what_dies_while_it_waits_is_never_sent() {
     bench.feed(&ack(kind::PUBACK, 1));
     assert_eq!(bench.take(), [publish(Version::V5, 2, "t", 3, b"\x02\0\0\0\x2d", &[3])]);
     assert_eq!(bench.settled(), 2);
-    assert_eq!(bench.counters.drops[crate::mqtt::counters::Drop::Expired as usize], 2);
+    assert_eq!(bench.counters.drops[crate::mqtt::metrics::counters::Drop::Expired as usize], 2);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_full_queue_overflows_as_its_policy_says() {
             assert_eq!(bench.take().last().unwrap(), &[0xE0, 2, Reason::QUOTA_EXCEEDED.0, 0]);
             continue;
         }
-        assert_eq!(bench.counters.drops[crate::mqtt::counters::Drop::QueueFull as usize], 1);
+        assert_eq!(bench.counters.drops[crate::mqtt::metrics::counters::Drop::QueueFull as usize], 1);
         assert_eq!(bench.settled(), 3);
         (1..4).for_each(|id| bench.feed(&ack(kind::PUBACK, id)));
         let sent: Vec<u8> = bench.take().iter().skip(1).map(|packet| packet[8]).collect();
@@ -324,7 +324,7 @@ fn what_its_owner_waits_for_is_never_dropped() {
         }
         assert_eq!(sent, (1..=100).collect::<Vec<u8>>());
         assert_eq!(bench.settled(), 100);
-        assert_eq!(bench.counters.drops, [0; crate::mqtt::counters::Drop::ALL.len()]);
+        assert_eq!(bench.counters.drops, [0; crate::mqtt::metrics::counters::Drop::ALL.len()]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sessions over several connections, and over several gateways (MQTT 5 §4.4).
 
 use super::*;
-use crate::mqtt::ack_guard::MessageId;
+use crate::mqtt::distribution::ack_guard::MessageId;
 use crate::mqtt::session::{NO_MESSAGE, SentState, SessionState};
 
 fn state(
@@ -284,7 +284,7 @@ fn a_client_that_is_away_is_kept_what_is_of_qos_1_and_2() {
         let delivery_options = DeliveryOptions { qos: 2, ..DeliveryOptions::default() };
         assert!(session.deliver(0, Delivery { message, delivery_options, ack_guard }, &mut counters));
     }
-    assert_eq!(counters.drops[crate::mqtt::counters::Drop::Offline as usize], 1);
+    assert_eq!(counters.drops[crate::mqtt::metrics::counters::Drop::Offline as usize], 1);
     assert_eq!((session.load().queued, releases.take().len()), (2, 1));
     session.handle_timeout(session.poll_timeout(), &mut counters);
     assert_eq!(releases.take().len(), 2, "offline is stalled, too, unless its settings say otherwise");

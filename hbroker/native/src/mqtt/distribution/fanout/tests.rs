@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::engine::subscriber::batch::ReceivedBatch;
-use crate::mqtt::ack_guard::Ticket;
+use crate::mqtt::distribution::ack_guard::Ticket;
 use crate::mqtt::distribution::fanout::*;
 use crate::wire::PublishView;
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::endpoint::EndpointState;
 use crate::mqtt::codec::packets::{Auth, Connect, Subscribe, Unsubscribe};
-use crate::mqtt::event::Closed;
+use crate::mqtt::connection::event::Closed;
 use crate::mqtt::io::connections::ConnectionId;
 
 /// Identifies a session at this gateway. A handle is never reused. 0: none.

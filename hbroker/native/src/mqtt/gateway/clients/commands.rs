@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use super::{ClientTurn, Leaving};
 use crate::mqtt::access::rules::{Access, AccessList};
-use crate::mqtt::clients::{Client, Marks};
 use crate::mqtt::codec::packets::{CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::distribution::fanout::{ItemContent, ResumedSession, SessionItem};
+use crate::mqtt::gateway::clients::{Client, Marks};
+use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
+use crate::mqtt::gateway::worker_event::WorkerEvent;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::metrics::Weight;
 use crate::mqtt::session::Delivery;
-use crate::mqtt::worker_event::WorkerEvent;
 
 impl ClientTurn<'_> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {

@@ -15,24 +15,24 @@ use crate::endpoint::worker::TurnHook;
 use crate::mqtt::Key;
 use crate::mqtt::access::attempts::Attempts;
 use crate::mqtt::access::rules::AccessList;
-use crate::mqtt::ack_guard::{AckGuard, Releases, Ticket};
-use crate::mqtt::clients::Clients;
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::{CloseReason, Connect};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::command::Command;
-use crate::mqtt::counters::{Counters, Drop as Loss};
+use crate::mqtt::distribution::ack_guard::{AckGuard, Releases, Ticket};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::fanout::{
     Batches, Fanout, Incoming, ItemContent, Options, ResumedSession, SessionItem,
 };
+use crate::mqtt::gateway::clients::Clients;
+use crate::mqtt::gateway::command::Command;
+use crate::mqtt::gateway::unfinished::Unfinished;
+use crate::mqtt::gateway::worker_event::{SessionHandle, WorkerEvent, WorkerEventQueue};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::worker_handle::WorkerHandle;
 use crate::mqtt::metrics::Weight;
+use crate::mqtt::metrics::counters::{Counters, Drop as Loss};
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
-use crate::mqtt::unfinished::Unfinished;
-use crate::mqtt::worker_event::{SessionHandle, WorkerEvent, WorkerEventQueue};
 
 /// How many bytes may be posted to one worker before messages of `QoS` 0 for it are dropped. (The network's
 /// credit bounds other messages.)

@@ -6,11 +6,11 @@ use std::sync::mpsc::SyncSender;
 use crate::mqtt::access::rules::AccessList;
 use crate::mqtt::codec::packets::{Accept, Auth, CloseReason};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::counters::Counters;
 use crate::mqtt::distribution::fanout::SessionItem;
+use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::connections::ConnectionId;
+use crate::mqtt::metrics::counters::Counters;
 use crate::mqtt::settings::SessionSettings;
-use crate::mqtt::worker_event::SessionHandle;
 
 pub enum Command {
     Accept(ConnectionId, Box<Admitted>),
