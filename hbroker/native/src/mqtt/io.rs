@@ -31,11 +31,8 @@ pub mod counters;
 pub mod listener;
 pub mod output;
 pub mod protocol;
-mod proxy;
 mod timers;
-pub mod tls;
 pub mod transport;
-mod websocket;
 pub mod worker;
 pub mod worker_handle;
 

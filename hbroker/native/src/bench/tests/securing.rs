@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 use crate::bench::io::tls::{Tls, Trust};
 use crate::mqtt::io::output::Output;
-use crate::mqtt::io::tls::{Tls as Server, TlsSettings};
+use crate::mqtt::io::transport::tls::{Tls as Server, TlsSettings};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 

@@ -138,7 +138,7 @@ impl Connection {
         self.permit.admission()
     }
 
-    /// As [`Tls::identity`](super::tls::Tls::identity).
+    /// As [`Tls::identity`](super::transport::tls::Tls::identity).
     pub fn identity(&self) -> Option<String> {
         self.transport.identity()
     }

@@ -1,4 +1,15 @@
 //! The layers between the socket and MQTT: any stack of PROXY header, TLS and WebSocket, or none.
+//!
+//! ```text
+//! Transport (this file)   the layers of one connection
+//!   proxy                 the PROXY header, with the address of the client
+//!   tls                   TLS, and the certificate of the client
+//!   websocket             WebSocket: its opening request and its frames
+//! ```
+
+mod proxy;
+pub mod tls;
+pub(super) mod websocket;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,9 +17,10 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use super::output::Output;
-use super::proxy::ProxyHeader;
-use super::tls::Tls;
-use super::websocket::WebSocket;
+
+use proxy::ProxyHeader;
+use tls::Tls;
+use websocket::WebSocket;
 
 /// The layers of one connection. A connection without layers costs three empty options.
 #[derive(Debug, Default)]

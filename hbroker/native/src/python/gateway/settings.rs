@@ -9,8 +9,8 @@ use crate::mqtt::gateway::command::Admitted;
 use crate::mqtt::gateway::origin_of;
 use crate::mqtt::io::admission::Limits;
 use crate::mqtt::io::listener::Settings;
-use crate::mqtt::io::tls::{ClientCertificates, TlsSettings};
 use crate::mqtt::io::transport::Layers;
+use crate::mqtt::io::transport::tls::{ClientCertificates, TlsSettings};
 use crate::mqtt::settings::{ListenerSettings as Mqtt, SessionSettings};
 use crate::python::NativeError;
 

@@ -14,8 +14,8 @@ use tungstenite::client::IntoClientRequest;
 
 use super::echo::{Bench, Entry, exchange};
 use crate::mqtt::io::listener::Settings;
-use crate::mqtt::io::tls::{ClientCertificates, TlsSettings};
 use crate::mqtt::io::transport::Layers;
+use crate::mqtt::io::transport::tls::{ClientCertificates, TlsSettings};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 /// Certificate and key, as PEM.

@@ -12,7 +12,7 @@ use super::echo::{Bench, Entry, expect_end};
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::io::output::Output;
 use crate::mqtt::io::transport::Layers;
-use crate::mqtt::io::websocket::Frames;
+use crate::mqtt::io::transport::websocket::Frames;
 
 fn bench() -> Bench {
     let websocket = Some("/mqtt".into());

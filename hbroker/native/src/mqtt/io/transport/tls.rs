@@ -12,7 +12,7 @@ use x509_cert::der::Decode;
 use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
 use x509_cert::der::oid::db::rfc4519::COMMON_NAME;
 
-use super::output::Output;
+use crate::mqtt::io::output::Output;
 
 /// Whether clients authenticate by a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use tungstenite::http::{HeaderMap, HeaderValue};
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
-use super::output::Output;
+use crate::mqtt::io::output::Output;
 
 /// The size limit of a request. Browsers send cookies with it.
 const LONGEST_REQUEST: usize = 16_384;
