@@ -90,6 +90,27 @@ impl RangeSet {
         Self { ranges: vec![run], limit, floor }
     }
 
+    /// The numbers from `low` to `high` that are not in the set, as runs, lowest first.
+    pub fn missing(&self, low: u64, high: u64) -> Vec<(u64, u64)> {
+        let (mut missing, mut next) = (Vec::new(), low.max(self.floor + 1));
+        let at = self.ranges.partition_point(|run| run.1 < next);
+        for &(first, last) in self.ranges[at..].iter().take_while(|run| run.0 <= high) {
+            if next < first {
+                missing.push((next, first - 1));
+            }
+            next = next.max(last + 1);
+        }
+        if next <= high {
+            missing.push((next, high));
+        }
+        missing
+    }
+
+    /// The lowest run.
+    pub fn lowest(&self) -> Option<(u64, u64)> {
+        self.ranges.first().copied()
+    }
+
     /// The highest number.
     pub fn highest(&self) -> Option<u64> {
         self.ranges.last().map(|run| run.1)

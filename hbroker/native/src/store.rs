@@ -1,0 +1,333 @@
+//! The store of a node: the messages that wait for sessions, on disk.
+//!
+//! ```text
+//! engines -- records --> Store --> log      every record, in order, with a check (record)
+//!                          |------> queues   what waits for whom, as the log says (block)
+//!                          `------> index    the queues as they were at the last checkpoint
+//! ```
+//!
+//! A message is in the log once, however many sessions wait for it. What waits for a session is found by the
+//! session's queue, and a segment of the log is removed when nothing waits in it. If little waits in it, it is
+//! rewritten.
+//!
+//! What the log says is the truth. The index saves reading all of it at a restart: only the records since
+//! the last checkpoint are read. A checkpoint is made only of what is synced in the log.
+//!
+//! A store uses no clock and no thread. `Disk` and `Index` are what it writes to.
+
+pub mod block;
+pub mod disk;
+#[cfg(test)]
+pub mod fault_disk;
+pub mod index;
+pub mod log;
+pub mod mailbox;
+pub mod queues;
+pub mod record;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use crate::store::disk::Disk;
+use crate::store::index::Index;
+use crate::store::log::{Damage, Log, Recovered, Rewriting, Unreadable};
+use crate::store::queues::{QueueState, Queues};
+use crate::store::record::{Batch, Kind, MessageBody};
+
+/// So many segments are rewritten into one if each has less than one part in this number of the usual size.
+const FEW: u64 = 8;
+
+/// The bounds of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The size of a segment of the log, in bytes.
+    pub segment_bytes: u64,
+    /// A checkpoint is made when the log has grown by this many bytes.
+    pub checkpoint_bytes: u64,
+    /// How many bytes of the log are rewritten in one step.
+    pub step_bytes: usize,
+    /// Whether a message counts as stored once it is synced, and not once it is written.
+    pub syncs: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, checkpoint_bytes: 64 << 20, step_bytes: 1 << 20, syncs: true }
+    }
+}
+
+/// See the module.
+pub struct Store<D, I> {
+    settings: Settings,
+    log: Log<D>,
+    index: I,
+    queues: Queues,
+    checkpoint: u64,
+    /// The segments of which nothing was needed at the last checkpoint.
+    unneeded: Vec<u64>,
+    /// The mark that was written last.
+    marked: u64,
+    rewriting: Option<Rewriting>,
+}
+
+/// Why records could not be stored.
+#[derive(Debug)]
+pub enum Failure {
+    /// The disk takes no more. The records are kept, and it can be tried again.
+    Unwritten(io::Error),
+    /// It is not known what is on the disk. The store must not be used any more.
+    Fatal(io::Error),
+}
+
+/// A message that waits for a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its number in the session's queue.
+    pub number: u64,
+    pub expires: u64,
+    /// How the session gets it, as [`record::Target`] says.
+    pub options: Vec<u8>,
+    pub field: Vec<u8>,
+}
+
+/// What was read of a queue.
+#[derive(Debug, Default)]
+pub struct Messages {
+    pub messages: Vec<Stored>,
+    /// Messages whose records are damaged: they are settled.
+    pub damage: Vec<Damage>,
+    /// The number after the last message that was looked at; `None`: there are no more.
+    pub next: Option<u64>,
+}
+
+impl<D: Disk, I: Index> Store<D, I> {
+    /// Opens the store on a disk, or makes it.
+    ///
+    /// # Errors
+    /// The disk fails, or the index is damaged.
+    pub fn open(disk: D, index: I, settings: Settings) -> io::Result<(Self, Recovered)> {
+        let (mut log, mut damage) = Log::open(disk, settings.segment_bytes)?;
+        let checkpoint = index.position()?;
+        let mut queues = Queues::load(&index)?;
+        let segments: Vec<(u64, u64)> = log.segments().map(|(base, end, _)| (base, end)).collect();
+        queues.fit_segments(&segments);
+        let base_of = |position| {
+            let at = segments.partition_point(|(base, _)| *base <= position).saturating_sub(1);
+            segments.get(at).map_or(0, |(base, _)| *base)
+        };
+        let mut recovered = log.recover(checkpoint, |position, kind, body| {
+            queues.apply(position, base_of(position), kind, body);
+        })?;
+        damage.append(&mut recovered.damage);
+        damage.extend(log.skip_to(checkpoint)?);
+        let (marked, unneeded) = (log.synced(), Vec::new());
+        let store = Self { settings, log, index, queues, checkpoint, unneeded, marked, rewriting: None };
+        Ok((store, Recovered { damage, ..recovered }))
+    }
+
+    // Change
+
+    /// Takes the records of a batch in. They are stored after [`Self::commit`].
+    pub fn apply(&mut self, records: &[u8]) {
+        let Self { log, queues, .. } = self;
+        // If no segment can be begun, the last one gets longer.
+        _ = log.roll();
+        let segment = log.last_base();
+        log.append(records, |position, kind, body| queues.apply(position, segment, kind, body));
+    }
+
+    /// Writes everything that was taken in, and syncs it if the settings say so.
+    ///
+    /// # Errors
+    /// The records are kept, if it was only impossible to write them.
+    pub fn commit(&mut self) -> Result<(), Failure> {
+        if self.log.synced() > self.marked {
+            self.marked = self.log.synced();
+            let mut batch = Batch::default();
+            batch.add_synced(self.marked);
+            self.apply(batch.bytes());
+        }
+        self.log.write().map_err(Failure::Unwritten)?;
+        if self.settings.syncs { self.log.sync().map_err(Failure::Fatal) } else { Ok(()) }
+    }
+
+    /// Makes a checkpoint if one is due, removes segments that are not needed, and rewrites those of which
+    /// little is needed, in steps. True: there is more to do now.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn maintain(&mut self) -> Result<bool, Failure> {
+        if self.log.end() - self.checkpoint >= self.settings.checkpoint_bytes {
+            self.make_checkpoint()?;
+            return Ok(true);
+        }
+        Ok(self.remove_segment().map_err(Failure::Unwritten)? || self.step_rewriting()?)
+    }
+
+    /// Makes a checkpoint.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn make_checkpoint(&mut self) -> Result<(), Failure> {
+        self.log.write().map_err(Failure::Unwritten)?;
+        self.log.sync().map_err(Failure::Fatal)?;
+        let changes = self.queues.checkpoint(self.log.end(), &self.index).map_err(Failure::Fatal)?;
+        self.index.commit(&changes).map_err(Failure::Fatal)?;
+        self.queues.checkpointed();
+        self.checkpoint = changes.position;
+        let last = self.log.last_base();
+        let bases = self.log.segments().map(|(base, ..)| base).filter(|base| *base != last);
+        self.unneeded = bases.filter(|base| self.queues.usage_of(*base).live == 0).collect();
+        Ok(())
+    }
+
+    // Read
+
+    /// The next messages of a session's queue, from a number on, in order; about `bytes` bytes of them, and at
+    /// least one, if there is one.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn read(&mut self, session: u64, from: u64, bytes: usize) -> io::Result<Messages> {
+        let (mut read, mut size, mut next) = (Messages::default(), 0, from);
+        loop {
+            let entries = self.queues.entries(session, next, &self.index)?;
+            if entries.is_empty() {
+                return Ok(read);
+            }
+            for (number, position) in entries {
+                next = number + 1;
+                match self.log.read(position, |kind, body| stored(kind, body, session, number)) {
+                    Ok(Some(message)) => {
+                        size += message.field.len();
+                        read.messages.push(message);
+                    }
+                    Ok(None) => read.damage.push(self.log.damage_at(position)),
+                    Err(Unreadable::Damaged(damage)) => read.damage.push(damage),
+                    Err(Unreadable::Failed(error)) => return Err(error),
+                }
+                if read.messages.last().is_none_or(|message| message.number != number) {
+                    let mut batch = Batch::default();
+                    batch.add_settled(session, [(number, number)]);
+                    self.apply(batch.bytes());
+                }
+                if size >= bytes {
+                    read.next = Some(next);
+                    return Ok(read);
+                }
+            }
+        }
+    }
+
+    /// The states of all queues.
+    pub fn states(&self) -> impl Iterator<Item = QueueState> + '_ {
+        self.queues.states()
+    }
+
+    /// The state of a session's queue; `None`: it has none.
+    pub fn state(&self, session: u64) -> Option<QueueState> {
+        self.queues.state(session)
+    }
+
+    /// The bytes of all segments.
+    pub fn bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
+    /// Removes a segment of which nothing was needed at the last checkpoint. (What was settled since may not
+    /// be synced, and wait again after a loss of power.)
+    fn remove_segment(&mut self) -> io::Result<bool> {
+        let is_rewritten = |base| self.rewriting.as_ref().is_some_and(|rewriting| rewriting.contains(base));
+        let Some(base) = self.unneeded.pop_if(|base| !is_rewritten(*base)) else {
+            return Ok(false);
+        };
+        self.log.remove(base)?;
+        self.queues.forget_segment(base);
+        Ok(true)
+    }
+
+    fn step_rewriting(&mut self) -> Result<bool, Failure> {
+        if self.rewriting.is_none() {
+            let Some((first, last)) = self.sparse_segments() else {
+                return Ok(false);
+            };
+            self.rewriting = Some(self.log.begin_rewriting(first, last).map_err(Failure::Unwritten)?);
+        }
+        let Self { log, queues, rewriting, settings, .. } = self;
+        let Some(current) = rewriting.as_mut() else {
+            return Ok(false);
+        };
+        let mut batch = Batch::default();
+        let keep = |_, kind, body: &[u8], out: &mut Vec<u8>| {
+            let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
+                return;
+            };
+            let live = message.targets().filter(|target| queues.is_live(target.session, target.number));
+            live.for_each(|target| batch.add_target(target));
+            if batch.target_bytes() > 0 {
+                batch.add_message(message.expires, message.field);
+                out.append(&mut batch.take());
+            }
+        };
+        match log.rewrite(current, settings.step_bytes, keep) {
+            Ok(false) => {}
+            Ok(true) => self.end_rewriting()?,
+            Err(unreadable) => {
+                log.cancel_rewriting(current);
+                self.rewriting = None;
+                if let Unreadable::Failed(error) = unreadable {
+                    return Err(Failure::Unwritten(error));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the new segment does not have was settled; and that is in the index before the old segments are
+    /// gone.
+    fn end_rewriting(&mut self) -> Result<(), Failure> {
+        self.make_checkpoint()?;
+        if let Some(rewriting) = self.rewriting.take() {
+            let (first, end) = rewriting.range();
+            self.unneeded.retain(|base| !(first..end).contains(base));
+            self.log.end_rewriting(rewriting).map_err(Failure::Unwritten)?;
+            self.queues.merge_segments(first, end);
+            if self.queues.usage_of(first).live == 0 {
+                self.unneeded.push(first);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adjacent segments that are worth while to be rewritten into one: half of them is not needed, or they are
+    /// several small ones.
+    fn sparse_segments(&self) -> Option<(u64, u64)> {
+        let (last, most) = (self.log.last_base(), self.settings.segment_bytes);
+        let mut found: Option<(u64, u64)> = None;
+        let (mut count, mut bytes, mut needed) = (0, 0, 0);
+        for (base, end, segment_bytes) in self.log.segments() {
+            let usage = self.queues.usage_of(base);
+            let live = (u128::from(segment_bytes) * u128::from(usage.live) / u128::from(usage.all.max(1))) as u64;
+            let is_closed = base != last && end <= self.checkpoint && usage.live > 0;
+            let is_small = 2 * live < segment_bytes || segment_bytes < most / FEW;
+            if is_closed && is_small && needed + live <= most {
+                found = Some((found.map_or(base, |(first, _)| first), base));
+                (count, bytes, needed) = (count + 1, bytes + segment_bytes, needed + live);
+            } else if found.is_some() && (2 * needed < bytes || count >= FEW) {
+                break;
+            } else {
+                (found, count, bytes, needed) = (None, 0, 0, 0);
+            }
+        }
+        found.filter(|_| 2 * needed < bytes || count >= FEW)
+    }
+}
+
+/// The message for a session in a record; `None`: the record has none.
+fn stored(kind: Kind, body: &[u8], session: u64, number: u64) -> Option<Stored> {
+    let message = MessageBody::parse(body).filter(|_| kind == Kind::Message)?;
+    let target = message.targets().find(|target| (target.session, target.number) == (session, number))?;
+    let (options, field) = (target.options.to_vec(), message.field.to_vec());
+    Some(Stored { number, expires: message.expires, options, field })
+}

@@ -1,0 +1,224 @@
+//! What a store knows at a checkpoint: the rows of its queues, their blocks, and totals.
+//!
+//! The index is written in checkpoints only, each as a whole or not at all. It is never ahead of what is
+//! synced in the log. [`LsmIndex`] is on disk, in an LSM tree (fjall); [`MemoryIndex`] is for tests and for
+//! the simulator.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvPair, PersistMode};
+use parking_lot::Mutex;
+
+/// What has changed since the checkpoint before.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// The log up to here is in the index.
+    pub position: u64,
+    pub totals: Vec<u8>,
+    /// By session. `None`: the queue has ended.
+    pub rows: Vec<(u64, Option<Vec<u8>>)>,
+    /// By the queue's id, and the number of their first entry.
+    pub blocks: Vec<((u64, u64), Vec<u8>)>,
+    /// Of the queue with this id, the blocks that begin from one number on, and below another, are gone.
+    pub cleared: Vec<(u64, u64, u64)>,
+}
+
+/// Where checkpoints go. Every method may fail as the system's calls do.
+pub trait Index {
+    /// Up to where the log is in the index.
+    fn position(&self) -> io::Result<u64>;
+
+    /// The totals.
+    fn totals(&self) -> io::Result<Vec<u8>>;
+
+    /// Calls `each` with the row of each session.
+    fn rows(&self, each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()>;
+
+    /// The last block of a queue that begins at or below a number.
+    fn block_at(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>>;
+
+    /// The first block of a queue that begins above a number.
+    fn block_after(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>>;
+
+    /// Makes a checkpoint. It would survive a loss of power.
+    fn commit(&mut self, changes: &Changes) -> io::Result<()>;
+}
+
+/// An index in memory. Clones share it.
+#[derive(Clone, Default)]
+pub struct MemoryIndex {
+    content: Arc<Mutex<Content>>,
+}
+
+#[derive(Default)]
+struct Content {
+    position: u64,
+    totals: Vec<u8>,
+    rows: BTreeMap<u64, Vec<u8>>,
+    blocks: BTreeMap<(u64, u64), Vec<u8>>,
+}
+
+impl MemoryIndex {
+    /// The number of rows and of blocks.
+    pub fn size(&self) -> (usize, usize) {
+        let content = self.content.lock();
+        (content.rows.len(), content.blocks.len())
+    }
+}
+
+impl Index for MemoryIndex {
+    fn position(&self) -> io::Result<u64> {
+        Ok(self.content.lock().position)
+    }
+
+    fn totals(&self) -> io::Result<Vec<u8>> {
+        Ok(self.content.lock().totals.clone())
+    }
+
+    fn rows(&self, each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        self.content.lock().rows.iter().try_for_each(|(session, row)| each(*session, row))
+    }
+
+    fn block_at(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
+        let content = self.content.lock();
+        let block = content.blocks.range((id, 0)..=(id, number)).next_back();
+        Ok(block.map(|(&(_, first), bytes)| (first, bytes.clone())))
+    }
+
+    fn block_after(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
+        let content = self.content.lock();
+        let block = content.blocks.range((id, number + 1)..=(id, u64::MAX)).next();
+        Ok(block.map(|(&(_, first), bytes)| (first, bytes.clone())))
+    }
+
+    fn commit(&mut self, changes: &Changes) -> io::Result<()> {
+        let mut content = self.content.lock();
+        content.position = changes.position;
+        content.totals.clone_from(&changes.totals);
+        for &(id, from, below) in &changes.cleared {
+            content.blocks.retain(|&(other, first), _| other != id || !(from..below).contains(&first));
+        }
+        content.blocks.extend(changes.blocks.iter().cloned());
+        for (session, row) in &changes.rows {
+            match row {
+                Some(row) => _ = content.rows.insert(*session, row.clone()),
+                None => _ = content.rows.remove(session),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys of the keyspace `totals`.
+const POSITION: &str = "position";
+const TOTALS: &str = "totals";
+/// The memory for blocks that were read.
+const CACHE: u64 = 32 << 20;
+/// The memory for what is not in a table yet.
+const WRITE_BUFFER: u64 = 32 << 20;
+
+/// An index in an LSM tree on disk.
+pub struct LsmIndex {
+    database: Database,
+    rows: Keyspace,
+    blocks: Keyspace,
+    totals: Keyspace,
+}
+
+impl LsmIndex {
+    /// Opens the index in a folder, or makes it.
+    ///
+    /// # Errors
+    /// The disk fails, or the index is damaged.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        let builder = Database::builder(folder).cache_size(CACHE).manual_journal_persist(true).worker_threads(1);
+        let database = builder.open().map_err(failed)?;
+        let keyspace = |name: &str| {
+            let options = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER / 2);
+            database.keyspace(name, options).map_err(failed)
+        };
+        let (rows, blocks, totals) = (keyspace("rows")?, keyspace("blocks")?, keyspace("totals")?);
+        Ok(Self { database, rows, blocks, totals })
+    }
+
+    fn total(&self, key: &str) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.totals.get(key).map_err(failed)?.map(|value| value.to_vec()))
+    }
+}
+
+impl Index for LsmIndex {
+    fn position(&self) -> io::Result<u64> {
+        let position = self.total(POSITION)?.map(|value| value.try_into().map(u64::from_be_bytes));
+        position.unwrap_or(Ok(0)).map_err(|_| invalid())
+    }
+
+    fn totals(&self) -> io::Result<Vec<u8>> {
+        Ok(self.total(TOTALS)?.unwrap_or_default())
+    }
+
+    fn rows(&self, each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        self.rows.iter().try_for_each(|row| {
+            let (key, value) = row.into_inner().map_err(failed)?;
+            each(u64::from_be_bytes((&*key).try_into().map_err(|_| invalid())?), &value)
+        })
+    }
+
+    fn block_at(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
+        let block = self.blocks.range(block_key(id, 0)..=block_key(id, number)).next_back();
+        block.map(|block| block_of(block.into_inner())).transpose()
+    }
+
+    fn block_after(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
+        let block = self.blocks.range(block_key(id, number + 1)..=block_key(id, u64::MAX)).next();
+        block.map(|block| block_of(block.into_inner())).transpose()
+    }
+
+    fn commit(&mut self, changes: &Changes) -> io::Result<()> {
+        let mut batch = self.database.batch();
+        for &(id, from, below) in &changes.cleared {
+            for block in self.blocks.range(block_key(id, from)..block_key(id, below)) {
+                batch.remove(&self.blocks, block.key().map_err(failed)?);
+            }
+        }
+        for ((id, first), bytes) in &changes.blocks {
+            batch.insert(&self.blocks, block_key(*id, *first), bytes.as_slice());
+        }
+        for (session, row) in &changes.rows {
+            match row {
+                Some(row) => batch.insert(&self.rows, session.to_be_bytes(), row.as_slice()),
+                None => batch.remove(&self.rows, session.to_be_bytes()),
+            }
+        }
+        batch.insert(&self.totals, POSITION, changes.position.to_be_bytes());
+        batch.insert(&self.totals, TOTALS, changes.totals.as_slice());
+        batch.commit().map_err(failed)?;
+        self.database.persist(PersistMode::SyncData).map_err(failed)
+    }
+}
+
+fn block_key(id: u64, first: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&id.to_be_bytes());
+    key[8..].copy_from_slice(&first.to_be_bytes());
+    key
+}
+
+fn block_of(block: fjall::Result<KvPair>) -> io::Result<(u64, Vec<u8>)> {
+    let (key, value) = block.map_err(failed)?;
+    let first = key.get(8..).and_then(|first| first.try_into().ok()).ok_or_else(invalid)?;
+    Ok((u64::from_be_bytes(first), value.to_vec()))
+}
+
+fn invalid() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the index of the store is not valid")
+}
+
+fn failed(error: fjall::Error) -> io::Error {
+    match error {
+        fjall::Error::Io(error) => error,
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,350 @@
+//! What engines give to the store, and what they get from it.
+//!
+//! ```text
+//! engines -- submit, request --> Mailbox --> the store, in turns: take all, write, sync once, answer
+//! engines <-- stored, answers --    '-----<
+//! ```
+//!
+//! Each submission has a number, ascending over all workers. A turn takes all that was submitted, so that one
+//! sync serves all of it; while the disk syncs, the next submissions gather. No engine waits for the disk.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::store::disk::Disk;
+use crate::store::index::Index;
+use crate::store::log::Damage;
+use crate::store::record::Batch;
+use crate::store::{Failure, Messages, Store};
+
+/// With so many bytes of records that are not on the disk, the mailbox is full.
+const MOST_BYTES: usize = 64 << 20;
+/// How often a disk that takes no more is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How many steps of maintenance one turn takes at most, if there is something else to do.
+const STEPS: usize = 4;
+
+/// Between engines and their store.
+#[derive(Default)]
+pub struct Mailbox {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The number of the last submission that is stored.
+    stored: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    records: Vec<u8>,
+    /// The number of the last submission.
+    last: u64,
+    requests: Vec<Request>,
+    /// For each worker.
+    answers: Vec<Vec<Answer>>,
+    wakers: Vec<Option<Box<dyn Fn() + Send>>>,
+    /// The bytes that a turn has taken, and that are not stored yet.
+    taken: usize,
+    health: Health,
+    damage: Vec<Damage>,
+    is_closed: bool,
+}
+
+/// How the disk does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    #[default]
+    Working,
+    /// It takes no more now. Nothing is stored until it does.
+    Full(String),
+    /// It is not known what is on it. Nothing is stored any more.
+    Failed(String),
+}
+
+/// A worker wants the next messages of a session's queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub worker: u8,
+    pub session: u64,
+    /// The first number.
+    pub from: u64,
+    /// About how many bytes.
+    pub bytes: usize,
+}
+
+/// The messages that a worker wanted.
+#[derive(Debug)]
+pub struct Answer {
+    pub session: u64,
+    /// The first number that was wanted.
+    pub from: u64,
+    pub messages: Messages,
+}
+
+impl Mailbox {
+    /// For this many workers.
+    pub fn new(workers: u8) -> Self {
+        let mailbox = Self::default();
+        let mut state = mailbox.state.lock();
+        state.answers.resize_with(workers.into(), Vec::new);
+        state.wakers.resize_with(workers.into(), || None);
+        drop(state);
+        mailbox
+    }
+
+    // For engines
+
+    /// Gives records to the store, and empties the batch. Returns the number of the submission.
+    pub fn submit(&self, batch: &mut Batch) -> u64 {
+        let mut state = self.state.lock();
+        state.records.extend_from_slice(batch.bytes());
+        state.last += 1;
+        let last = state.last;
+        drop(state);
+        batch.clear();
+        self.changed.notify_one();
+        last
+    }
+
+    /// The number of the last submission that is stored, and with it all before.
+    pub fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Acquire)
+    }
+
+    /// Asks for messages. They come with [`Self::take_answers`].
+    pub fn request(&self, request: Request) {
+        self.state.lock().requests.push(request);
+        self.changed.notify_one();
+    }
+
+    /// The messages that a worker has asked for.
+    pub fn take_answers(&self, worker: u8) -> Vec<Answer> {
+        self.state.lock().answers.get_mut(usize::from(worker)).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Sets what is called when there is something new for a worker.
+    pub fn set_waker(&self, worker: u8, waker: Box<dyn Fn() + Send>) {
+        if let Some(known) = self.state.lock().wakers.get_mut(usize::from(worker)) {
+            *known = Some(waker);
+        }
+    }
+
+    /// Whether so much waits for the disk that nothing more should be submitted.
+    pub fn is_full(&self) -> bool {
+        let state = self.state.lock();
+        state.records.len() + state.taken > MOST_BYTES || state.health != Health::Working
+    }
+
+    /// How the disk does.
+    pub fn health(&self) -> Health {
+        self.state.lock().health.clone()
+    }
+
+    /// The damage that was found since the last call.
+    pub fn take_damage(&self) -> Vec<Damage> {
+        std::mem::take(&mut self.state.lock().damage)
+    }
+
+    /// Ends the thread of the store once everything that was submitted is stored.
+    pub fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    // For the store
+
+    /// Stores everything that was submitted, and answers all requests. True: there is more to do now.
+    pub fn turn<D: Disk, I: Index>(&self, store: &mut Store<D, I>) -> bool {
+        let mut state = self.state.lock();
+        if matches!(state.health, Health::Failed(_)) {
+            return false;
+        }
+        let (records, last) = (std::mem::take(&mut state.records), state.last);
+        let requests = std::mem::take(&mut state.requests);
+        state.taken += records.len();
+        drop(state);
+        let is_new = last > self.stored();
+        store.apply(&records);
+        let mut result = if is_new { store.commit() } else { Ok(()) };
+        if result.is_ok() && is_new {
+            self.state.lock().taken = 0;
+            self.stored.store(last, Ordering::Release);
+            self.wake(None);
+        }
+        for request in requests {
+            self.answer(store, request);
+        }
+        let mut has_more = result.is_ok();
+        for _ in 0..STEPS {
+            if has_more {
+                (has_more, result) = match store.maintain() {
+                    Ok(has_more) => (has_more, Ok(())),
+                    Err(failure) => (false, Err(failure)),
+                };
+            }
+        }
+        self.note(result);
+        has_more
+    }
+
+    /// Runs turns until the mailbox is closed and nothing is left to store, or the disk has failed.
+    pub fn run<D: Disk, I: Index>(&self, store: &mut Store<D, I>) {
+        loop {
+            let has_more = self.turn(store);
+            let mut state = self.state.lock();
+            let is_idle = state.records.is_empty() && state.requests.is_empty();
+            match state.health {
+                Health::Failed(_) => return,
+                Health::Working if !is_idle => {}
+                Health::Working if state.is_closed => break,
+                Health::Working if has_more => {}
+                Health::Working => self.changed.wait(&mut state),
+                Health::Full(_) if state.is_closed => return,
+                Health::Full(_) => _ = self.changed.wait_for(&mut state, RETRY),
+            }
+        }
+        if let Err(failure) = store.make_checkpoint() {
+            self.note(Err(failure));
+        }
+    }
+
+    fn answer<D: Disk, I: Index>(&self, store: &mut Store<D, I>, request: Request) {
+        let Request { worker, session, from, bytes } = request;
+        match store.read(session, from, bytes) {
+            Ok(messages) => {
+                let mut state = self.state.lock();
+                state.damage.extend(messages.damage.iter().cloned());
+                if let Some(answers) = state.answers.get_mut(usize::from(worker)) {
+                    answers.push(Answer { session, from, messages });
+                }
+                drop(state);
+                self.wake(Some(worker));
+            }
+            Err(error) => self.note(Err(Failure::Fatal(error))),
+        }
+    }
+
+    fn note(&self, result: Result<(), Failure>) {
+        let health = match result {
+            Ok(()) => Health::Working,
+            Err(Failure::Unwritten(error)) => Health::Full(error.to_string()),
+            Err(Failure::Fatal(error)) => Health::Failed(error.to_string()),
+        };
+        let mut state = self.state.lock();
+        let is_changed = state.health != health && !matches!(state.health, Health::Failed(_));
+        if is_changed {
+            state.health = health;
+        }
+        drop(state);
+        if is_changed {
+            self.wake(None);
+        }
+    }
+
+    /// Wakes one worker, or all.
+    fn wake(&self, worker: Option<u8>) {
+        let state = self.state.lock();
+        let meant = state.wakers.iter().enumerate().filter(|(at, _)| worker.is_none_or(|one| usize::from(one) == *at));
+        meant.filter_map(|(_, waker)| waker.as_ref()).for_each(|waker| waker());
+    }
+}
+
+/// Starts a thread that runs a store's turns.
+///
+/// # Errors
+/// No thread can be started.
+pub fn start_thread<D, I>(
+    mailbox: std::sync::Arc<Mailbox>,
+    mut store: Store<D, I>,
+) -> io::Result<std::thread::JoinHandle<()>>
+where
+    D: Disk + Send + 'static,
+    I: Index + Send + 'static,
+{
+    std::thread::Builder::new().name("store".into()).spawn(move || mailbox.run(&mut store))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::store::Settings;
+    use crate::store::fault_disk::FaultDisk;
+    use crate::store::index::MemoryIndex;
+    use crate::store::record::Target;
+
+    fn message(number: u64) -> Batch {
+        let mut batch = Batch::default();
+        batch.add_target(Target { session: 7, number, options: &[1] });
+        batch.add_message(u64::MAX, &number.to_le_bytes());
+        batch
+    }
+
+    fn open(disk: &FaultDisk) -> Store<FaultDisk, MemoryIndex> {
+        Store::open(disk.clone(), MemoryIndex::default(), Settings::default()).unwrap().0
+    }
+
+    #[test]
+    fn one_sync_serves_all_that_waits() {
+        let (disk, mailbox) = (FaultDisk::default(), Mailbox::new(1));
+        let mut store = open(&disk);
+        let (before, _) = disk.work();
+        let last = (1..=100).map(|number| mailbox.submit(&mut message(number))).last();
+        assert_eq!((last, mailbox.stored()), (Some(100), 0));
+        mailbox.request(Request { worker: 0, session: 7, from: 99, bytes: 1_000 });
+        assert!(!mailbox.turn(&mut store));
+        assert_eq!((mailbox.stored(), disk.work().0 - before), (100, 1));
+        let answers = mailbox.take_answers(0);
+        let numbers: Vec<u64> = answers[0].messages.messages.iter().map(|message| message.number).collect();
+        assert_eq!((answers.len(), numbers), (1, vec![99, 100]));
+    }
+
+    #[test]
+    fn a_full_disk_stores_nothing_until_it_has_room() {
+        let (disk, mailbox) = (FaultDisk::default(), Mailbox::new(1));
+        let mut store = open(&disk);
+        disk.set_space(Some(40));
+        mailbox.submit(&mut message(1));
+        mailbox.turn(&mut store);
+        assert!(mailbox.is_full() && matches!(mailbox.health(), Health::Full(_)));
+        assert_eq!(mailbox.stored(), 0);
+        disk.set_space(None);
+        mailbox.turn(&mut store);
+        assert_eq!((mailbox.stored(), mailbox.health(), mailbox.is_full()), (1, Health::Working, false));
+    }
+
+    #[test]
+    fn a_failed_sync_ends_it() {
+        let (disk, mailbox) = (FaultDisk::default(), Mailbox::new(1));
+        let mut store = open(&disk);
+        disk.fail_to_sync();
+        mailbox.submit(&mut message(1));
+        mailbox.turn(&mut store);
+        disk.set_space(None);
+        mailbox.submit(&mut message(2));
+        mailbox.turn(&mut store);
+        assert!(matches!(mailbox.health(), Health::Failed(_)) && mailbox.stored() == 0);
+    }
+
+    #[test]
+    fn a_thread_stores_what_is_submitted_and_makes_a_checkpoint_at_its_end() {
+        let (disk, index) = (FaultDisk::default(), MemoryIndex::default());
+        let mailbox = Arc::new(Mailbox::new(1));
+        let (send, receive) = mpsc::channel();
+        mailbox.set_waker(0, Box::new(move || _ = send.send(())));
+        let store = Store::open(disk.clone(), index.clone(), Settings::default()).unwrap().0;
+        let thread = start_thread(Arc::clone(&mailbox), store).unwrap();
+        let last = (1..=1_000).map(|number| mailbox.submit(&mut message(number))).last().unwrap();
+        while mailbox.stored() < last {
+            receive.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
+        mailbox.close();
+        thread.join().unwrap();
+        let (store, _) = Store::open(disk, index, Settings::default()).unwrap();
+        assert_eq!(store.state(7).map(|state| (state.next, state.live)), Some((1_001, 1_000)));
+    }
+}
