@@ -380,6 +380,10 @@ impl Machine for Engine {
         self.handle_handoff(now, handoff);
     }
 
+    fn end_turn(&mut self, now: Micros) {
+        self.end_turn(now);
+    }
+
     fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         self.poll_transmit(now, sink);
     }

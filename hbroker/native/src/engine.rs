@@ -48,7 +48,8 @@ use crate::engine::owner::throttle::{FullSessions, Holds};
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
 use crate::engine::publisher::sending::CachedRoute;
-use crate::engine::sessions::send::PendingSettlement;
+use crate::engine::sessions::settlement::PendingSettlement;
+use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
 use crate::engine::subscriber::inbox::Inbox;
 use crate::engine::transport::delivery_records::{Positions, Ticket};
@@ -64,6 +65,7 @@ use crate::load::Load;
 use crate::prefix::Prefix;
 use crate::publisher_id::LINK_BITS;
 use crate::sink::DatagramSink;
+use crate::store::mailbox::Mailbox;
 use crate::tables::retained::RetainedStore;
 use crate::wire::ViewBuffers;
 
@@ -182,6 +184,7 @@ impl Engine {
                 member_loads: (workers > 1).then(|| Arc::clone(&shared.member_loads)),
                 counters: Counters::default(),
                 load: config.counts_load().then(|| Box::new(Load::new())),
+                storing: None,
                 handoffs: VecDeque::new(),
             },
             side,
@@ -246,6 +249,23 @@ impl Engine {
             }
             is_left
         });
+    }
+
+    /// From now on messages of sessions that do not count as connected are given to a store.
+    pub fn store_in(&mut self, mailbox: Arc<Mailbox>) {
+        self.out.storing = Some(Box::new(Storing::new(mailbox)));
+    }
+
+    /// What is to be done once after many datagrams: acknowledges what is stored now, and gives the store what
+    /// has gathered.
+    pub fn end_turn(&mut self, now: Micros) {
+        if let Some(storing) = &mut self.out.storing {
+            storing.return_tickets(&mut self.out.pending.tickets);
+            self.settle_pending(now);
+        }
+        if let Some(storing) = &mut self.out.storing {
+            storing.submit();
+        }
     }
 
     /// When `handle_timeout` is to be called next.
@@ -333,6 +353,7 @@ impl Engine {
     pub fn is_drained(&self) -> bool {
         self.pending.is_empty()
             && self.out.handoffs.is_empty()
+            && self.out.storing.as_ref().is_none_or(|storing| storing.is_drained())
             && self.out.links.iter().filter_map(LinkSlot::link).all(Link::is_drained)
             && match &self.side {
                 Side::Node(forwarder) => {

@@ -9,6 +9,7 @@
 //!           wire  datagrams as bytes (schema: generated tags)
 //!   mqtt        a gateway's connections and sessions (over client_pool)
 //!   bench       a load generator (over endpoint, client_pool)
+//!   store       the messages that wait for sessions, on disk (engine gives them to it)
 //!   load        metrics by topic, of engine and mqtt
 //! ```
 
@@ -38,6 +39,7 @@ mod schema;
 mod shares;
 mod shrink;
 mod sink;
+mod store;
 mod tables;
 mod token;
 mod topic;

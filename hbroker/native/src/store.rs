@@ -308,7 +308,8 @@ impl<D: Disk, I: Index> Store<D, I> {
         let (mut count, mut bytes, mut needed) = (0, 0, 0);
         for (base, end, segment_bytes) in self.log.segments() {
             let usage = self.queues.usage_of(base);
-            let live = (u128::from(segment_bytes) * u128::from(usage.live) / u128::from(usage.all.max(1))) as u64;
+            let live =
+                (u128::from(segment_bytes) * u128::from(usage.live) / u128::from(usage.all.max(1))) as u64;
             let is_closed = base != last && end <= self.checkpoint && usage.live > 0;
             let is_small = 2 * live < segment_bytes || segment_bytes < most / FEW;
             if is_closed && is_small && needed + live <= most {

@@ -211,6 +211,9 @@ impl Core {
     /// Drops what is held under a number.
     pub fn drop_held(&self, id: u64) {
         let held = self.shared.moves.lock().take_held(id);
+        for (key, numbers) in held.queues.iter().filter_map(Moving::stored) {
+            self.on(key.worker(), |engine, now| engine.forget_moved(now, key, numbers));
+        }
         drop(held); // The lock is not held meanwhile: it may be much.
     }
 

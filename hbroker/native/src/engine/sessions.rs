@@ -8,6 +8,8 @@
 //!       |           |-- queue               the bounded queue
 //!       |           |-- progress            is the session stalled?
 //!       |           `-- counters            what became of its messages
+//!       |-- settlement          what is left to do afterwards: tickets, messages that the store need not keep
+//!       |-- storing             messages on their way to the store, and from there
 //!       `-- message             QueuedMessage, QueuedBatch: what a session gets; memory for short messages
 //! ```
 
@@ -18,4 +20,6 @@ pub mod progress;
 pub mod queue;
 pub mod send;
 pub mod session;
+pub mod settlement;
+pub mod storing;
 pub mod table;

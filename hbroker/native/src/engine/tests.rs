@@ -27,6 +27,7 @@ mod retained;
 mod sessions;
 mod speed;
 mod stalls;
+mod storing;
 mod two_workers;
 mod unclaimed;
 mod workers;

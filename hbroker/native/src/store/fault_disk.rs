@@ -141,7 +141,11 @@ impl State {
 impl Disk for FaultDisk {
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
         let state = self.state.lock();
-        Ok(state.names.iter().map(|(name, id)| (name.clone(), state.inodes[id].content.len() as u64)).collect())
+        Ok(state
+            .names
+            .iter()
+            .map(|(name, id)| (name.clone(), state.inodes[id].content.len() as u64))
+            .collect())
     }
 
     fn create(&mut self, name: &str) -> io::Result<()> {

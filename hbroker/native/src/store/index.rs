@@ -134,7 +134,8 @@ impl LsmIndex {
     /// # Errors
     /// The disk fails, or the index is damaged.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let builder = Database::builder(folder).cache_size(CACHE).manual_journal_persist(true).worker_threads(1);
+        let builder =
+            Database::builder(folder).cache_size(CACHE).manual_journal_persist(true).worker_threads(1);
         let database = builder.open().map_err(failed)?;
         let keyspace = |name: &str| {
             let options = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER / 2);

@@ -178,11 +178,7 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn recover(
-        &mut self,
-        from: u64,
-        mut each: impl FnMut(u64, Kind, &[u8]),
-    ) -> io::Result<Recovered> {
+    pub fn recover(&mut self, from: u64, mut each: impl FnMut(u64, Kind, &[u8])) -> io::Result<Recovered> {
         let bases: Vec<u64> =
             self.segments.iter().filter(|(_, segment)| segment.end > from).map(|(base, _)| *base).collect();
         let (mut damage, mut mark, mut next) = (Vec::new(), from, from);
@@ -289,11 +285,7 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// The record is not intact, or the disk fails.
-    pub fn read<R>(
-        &mut self,
-        position: u64,
-        with: impl FnOnce(Kind, &[u8]) -> R,
-    ) -> Result<R, Unreadable> {
+    pub fn read<R>(&mut self, position: u64, with: impl FnOnce(Kind, &[u8]) -> R) -> Result<R, Unreadable> {
         if position >= self.written {
             let start = (position - self.written) as usize;
             let (kind, body, _) = self

@@ -246,7 +246,11 @@ impl Mailbox {
     /// Wakes one worker, or all.
     fn wake(&self, worker: Option<u8>) {
         let state = self.state.lock();
-        let meant = state.wakers.iter().enumerate().filter(|(at, _)| worker.is_none_or(|one| usize::from(one) == *at));
+        let meant = state
+            .wakers
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| worker.is_none_or(|one| usize::from(one) == *at));
         meant.filter_map(|(_, waker)| waker.as_ref()).for_each(|waker| waker());
     }
 }

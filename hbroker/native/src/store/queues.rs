@@ -146,7 +146,10 @@ impl Queues {
                 }
             }
         }
-        ranges.into_iter().map(|(session, first, last)| (session, self.settle(session, first, last))).collect()
+        ranges
+            .into_iter()
+            .map(|(session, first, last)| (session, self.settle(session, first, last)))
+            .collect()
     }
 
     /// The segments from `first` up to `end` are one now.
@@ -486,7 +489,9 @@ impl Queue {
             put_varint(&mut bytes, number);
         }
         for span in &self.spans {
-            [span.segment, span.first, span.live].into_iter().for_each(|number| put_varint(&mut bytes, number));
+            [span.segment, span.first, span.live]
+                .into_iter()
+                .for_each(|number| put_varint(&mut bytes, number));
         }
         for (first, last) in self.settled.descending() {
             bytes.extend_from_slice(&first.to_le_bytes());

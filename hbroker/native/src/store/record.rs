@@ -28,8 +28,7 @@ pub enum Kind {
     Synced = 4,
 }
 
-/// A session that waits for a message. `options`: how it gets the message; at most 255 bytes, which only the
-/// engine can read.
+/// A session that waits for a message. `options`: how it gets the message; bytes that only the engine can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     pub session: u64,
@@ -74,7 +73,7 @@ impl Batch {
         let Target { session, number, options } = target;
         self.targets.extend_from_slice(&session.to_le_bytes());
         put_varint(&mut self.targets, number);
-        self.targets.push(u8::try_from(options.len()).expect("options are short"));
+        put_varint(&mut self.targets, options.len() as u64);
         self.targets.extend_from_slice(options);
     }
 
@@ -196,8 +195,8 @@ impl<'a> MessageBody<'a> {
         std::iter::from_fn(move || {
             let session = take_u64(&mut rest)?;
             let number = take_varint(&mut rest)?;
-            let (&length, after) = rest.split_first()?;
-            let (options, after) = after.split_at_checked(length.into())?;
+            let length = usize::try_from(take_varint(&mut rest)?).ok()?;
+            let (options, after) = rest.split_at_checked(length)?;
             rest = after;
             Some(Target { session, number, options })
         })

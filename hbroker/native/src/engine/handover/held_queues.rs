@@ -11,6 +11,7 @@ use crate::Micros;
 use crate::engine::owner::shared_groups::MOST_CHOICES;
 use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::sessions::queue::MessageList;
+use crate::link_id::SessionKey;
 use crate::tables::match_set::Overflow;
 use crate::topic;
 use crate::wire::{
@@ -153,6 +154,8 @@ pub struct Moving {
     /// The queue's name at the source; 0: it is a single message, which was in no queue.
     pub queue: u64,
     pub session: u64,
+    /// The session here from which its messages were taken; the store keeps those that it has for it.
+    taken_from: Option<SessionKey>,
     /// Ascending by number. A message without a field is a hole: it is gone.
     list: MessageList,
     holes: usize,
@@ -168,8 +171,8 @@ impl Moving {
     }
 
     /// The messages of a session, of which the first `copied` were copied before.
-    pub fn of_session(queue: u64, session: u64, list: MessageList, copied: usize) -> Self {
-        Self { list, copied, ..Self::new(queue, session) }
+    pub fn of_session(key: SessionKey, session: u64, list: MessageList, copied: usize) -> Self {
+        Self { list, copied, taken_from: Some(key), ..Self::new(key.0, session) }
     }
 
     // Change
@@ -223,6 +226,21 @@ impl Moving {
             .take_while(|queued_message| queued_message.number < gone.launched);
         launched.for_each(|queued_message| queued_message.expires = Micros::MAX);
         self.launched = self.launched.max(gone.launched);
+    }
+
+    /// The session here that still has messages in the store, and their numbers there.
+    pub fn stored(&self) -> Option<(SessionKey, Vec<u64>)> {
+        let stored = self.list.queued_messages.iter().map(|queued_message| queued_message.stored);
+        let numbers: Vec<u64> = stored.filter(|number| *number > 0).collect();
+        self.taken_from.filter(|_| !numbers.is_empty()).map(|key| (key, numbers))
+    }
+
+    /// The remaining messages for a session. If they were not taken from it, they are not stored for it.
+    pub fn into_list_for(mut self, key: SessionKey) -> MessageList {
+        if self.taken_from != Some(key) {
+            self.list.queued_messages.iter_mut().for_each(|queued_message| queued_message.stored = 0);
+        }
+        self.into_list()
     }
 
     /// The remaining messages.

@@ -22,9 +22,13 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::publish_of;
+use crate::engine::sessions::queue::MessageList;
+use crate::engine::sessions::storing;
 use crate::engine::transport::outbound::Outbound;
 use crate::engine::{Engine, Side};
+use crate::link_id::SessionKey;
 use crate::schema::reason;
+use crate::store::Stored;
 use crate::tables::jurisdiction::{Cut, Decision};
 use crate::tables::window::Seen;
 use crate::topic::Region;
@@ -143,13 +147,46 @@ impl Engine {
         let mut refused = 0;
         for moving in all {
             let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            match session.and_then(|key| self.out.take_in(now, key, moving.into_list())) {
+            match session.and_then(|key| self.out.take_in(now, key, moving.into_list_for(key))) {
                 Some(dropped) => refused += dropped as usize,
                 None => self.out.counters.drop_many(Drop::InvalidRecord, count),
             }
             self.settle_pending(now);
         }
         refused
+    }
+
+    /// Gives a session, whose home is here, the messages that an earlier run had stored for it, the last one
+    /// under the number `last`. Messages that are not valid are dropped and counted.
+    pub fn restore(&mut self, now: Micros, session: u64, last: u64, messages: Vec<Stored>) {
+        let Some(key) = self.out.sessions.by_id(session) else {
+            return;
+        };
+        let mut list = MessageList::default();
+        for stored in messages {
+            let number = stored.number;
+            match storing::restored(stored) {
+                Some(queued_message) => list.push(queued_message),
+                None => {
+                    self.out.counters.drop(Drop::InvalidRecord);
+                    self.out.pending.settled.push((session, number));
+                }
+            }
+        }
+        if let Some(session) = self.out.sessions.get_mut(key) {
+            session.resume_stored(last);
+        }
+        self.out.take_in(now, key, list);
+        self.settle_pending(now);
+    }
+
+    /// Messages that were taken from a session have moved: the store need not keep them any more.
+    pub fn forget_moved(&mut self, now: Micros, key: SessionKey, numbers: Vec<u64>) {
+        if let Some(session) = self.out.sessions.get(key) {
+            let id = session.id;
+            self.out.pending.settled.extend(numbers.into_iter().map(|number| (id, number)));
+            self.settle_pending(now);
+        }
     }
 
     /// Counts invalid records of messages.

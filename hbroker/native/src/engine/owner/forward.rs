@@ -444,6 +444,10 @@ impl Engine {
             let holds = std::mem::take(&mut self.out.pending.holds);
             let orphans = std::mem::take(&mut self.out.pending.orphans);
             let full = std::mem::take(&mut self.out.pending.full);
+            match &mut self.out.storing {
+                Some(storing) => storing.settle(&mut self.out.pending.settled),
+                None => self.out.pending.settled.clear(),
+            }
             full.into_iter()
                 .for_each(|(session, is_full)| self.tell_others(&Handoff::Full { session, is_full }));
             for key in overflowed {

@@ -177,6 +177,7 @@ fn keep(
             message_metrics,
             expires: Micros::MAX,
             number: 0,
+            stored: 0,
         };
         position += count;
         QueuedBatch { queued_message, count, timed }

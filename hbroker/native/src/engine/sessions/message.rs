@@ -46,6 +46,8 @@ pub struct QueuedMessage {
     /// Its number in the order in which its session accepted messages, from 1; 0: no session has accepted it
     /// yet.
     pub number: u64,
+    /// Its number in its session's stored queue; 0: it is not stored.
+    pub stored: u64,
 }
 
 impl QueuedMessage {
@@ -65,6 +67,7 @@ impl QueuedMessage {
             message_metrics: MessageMetrics::of(publish),
             expires: publish.expires(),
             number: 0,
+            stored: 0,
         }
     }
 
@@ -72,6 +75,11 @@ impl QueuedMessage {
     /// have it (§7.8).
     pub fn launched(self) -> Self {
         Self { expires: Micros::MAX, ..self }
+    }
+
+    /// The number in the stored queue of the message that is `position` messages further on.
+    pub fn stored_at(&self, position: u32) -> u64 {
+        if self.stored > 0 { self.stored + u64::from(position) } else { 0 }
     }
 
     /// Never `None`, because the field was checked when it was received.
@@ -107,7 +115,7 @@ pub struct MessageOrigin {
 #[derive(Clone, Debug)]
 pub struct QueuedBatch {
     /// The first message, with the bytes of all messages end to end. The numbers of the others follow its
-    /// number. If there are several, its metrics are those of all.
+    /// numbers. If there are several, its metrics are those of all.
     pub queued_message: QueuedMessage,
     pub count: u32,
     /// If there are several: the timed ones, by their positions.
@@ -171,7 +179,9 @@ impl QueuedBatch {
                 queued_message.message_metrics.of_one(&field, sample),
                 queued_message.number + u64::from(position),
             );
-            (position, QueuedMessage { message_metrics, field, ticket, number, ..queued_message.clone() })
+            let stored = queued_message.stored_at(position);
+            let one = queued_message.clone();
+            (position, QueuedMessage { message_metrics, field, ticket, number, stored, ..one })
         });
         queued_messages
             .filter_map(|(position, queued_message)| positions.contains(position).then_some(queued_message))

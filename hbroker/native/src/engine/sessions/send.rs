@@ -1,18 +1,16 @@
 //! Sends a message to a session: directly onto its link, if there is credit and the queue is empty; else into
 //! its queue. From the queue it goes onto the link once the subscriber has acknowledged others (§7.7, §7.8).
 //!
-//! The tickets that are returned meanwhile are collected in [`PendingSettlement`], and so are sessions that
-//! have to end. The caller settles both afterwards.
+//! What is left to do afterwards is collected in [`PendingSettlement`].
 
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::metrics::load::MessageMetrics;
-use crate::engine::owner::throttle::Hold;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::{Bounds, Excess, MessageList};
 use crate::engine::sessions::session::{Left, Session, Waiting};
-use crate::engine::transport::delivery_records::Tickets;
+use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::transport::links::{Entry, LinkSlot};
 use crate::engine::transport::outbound::{Outbound, Target};
 use crate::link::{Chain, QueueFull, Queued};
@@ -26,21 +24,6 @@ use crate::wire::{MeantFor, PubAckView};
 /// Retained messages may use only one part in this number of a session's queue.
 const RETAINED_SHARE: usize = 16;
 
-/// What sending messages has left to do.
-#[derive(Default)]
-pub struct PendingSettlement {
-    /// Tickets that no copy holds any more.
-    pub tickets: Tickets,
-    /// Sessions whose queue overflowed, and that end for this reason (§7.8).
-    pub overflowed: Vec<SessionKey>,
-    /// Messages of shared groups whose member has gone.
-    pub orphans: Vec<QueuedMessage>,
-    /// Publishers' links to be held back, or released.
-    pub holds: Vec<Hold>,
-    /// Sessions that are full now, or are full no more: to be reported to the other workers.
-    pub full: Vec<(SessionKey, bool)>,
-}
-
 /// A session that has ended.
 pub struct Ended {
     pub id: u64,
@@ -48,16 +31,6 @@ pub struct Ended {
     pub link: Option<LinkId>,
     /// The host of its client, as [`Session::host`] returns it.
     pub host: Option<Prefix>,
-}
-
-impl PendingSettlement {
-    pub fn is_empty(&self) -> bool {
-        self.tickets.is_empty()
-            && self.overflowed.is_empty()
-            && self.orphans.is_empty()
-            && self.holds.is_empty()
-            && self.full.is_empty()
-    }
 }
 
 impl Outbound {
@@ -97,16 +70,22 @@ impl Outbound {
         }
     }
 
-    /// Offers a session a message at `QoS` 1 or 2. Returns whether the session took the ticket, which is then
-    /// returned once.
+    /// Offers a session a message at `QoS` 1 or 2. Returns whether the session, or the store, took the ticket,
+    /// which is then returned once.
     pub fn offer(&mut self, now: Micros, key: SessionKey, mut queued_message: QueuedMessage) -> bool {
-        let Self { links, sessions, counters, load, pending, .. } = self;
+        let Self { links, sessions, counters, load, pending, storing, .. } = self;
         let Some(session) = sessions.get_mut(key) else {
             counters.drop(Drop::SessionEnded);
             return false;
         };
+        let ticket = queued_message.ticket;
         session.accept(now, 1, &mut queued_message);
-        let holds_ticket = queued_message.ticket.is_some();
+        let mut holds_ticket = queued_message.ticket.is_some();
+        if let Some(storing) = storing.as_deref_mut().filter(|_| !session.is_ready()) {
+            queued_message.stored = session.next_stored();
+            storing.add(session.id, &queued_message, ticket);
+            holds_ticket = ticket.is_some();
+        }
         let is_watched = session.is_watched;
         let bytes = queued_message.field.len();
         if session.queue.is_empty()
@@ -114,7 +93,7 @@ impl Outbound {
             && let Some(link) = session.link
             && let Some(entry) = links.get_mut(link).filter(|entry| entry.link.has_room(bytes))
         {
-            give(session, entry, queued_message.into(), (counters, load), &mut pending.tickets);
+            give(session, entry, queued_message.into(), (counters, load), pending);
             links.touch(link);
         } else {
             let (before, beyond) = (session.waiting(), session.beyond());
@@ -132,7 +111,7 @@ impl Outbound {
     /// Offers a session several messages at once. Returns whether the session took their tickets. `None`: its
     /// link does not take all of them now, and they have to be offered one by one.
     pub fn offer_all(&mut self, now: Micros, queued_batch: &QueuedBatch, target: &Target) -> Option<bool> {
-        let Self { links, sessions, counters, load, pending, .. } = self;
+        let Self { links, sessions, counters, load, pending, storing, .. } = self;
         let &QueuedBatch { ref queued_message, count, ref timed } = queued_batch;
         let Some(session) = sessions.get_mut(target.session) else {
             counters.drop_many(Drop::SessionEnded, count.into());
@@ -140,13 +119,14 @@ impl Outbound {
         };
         let bytes = queued_message.field.len();
         let takes_all = session.queue.is_empty() && session.has_credit_for(count, bytes);
+        let takes_all = takes_all && (session.is_ready() || storing.is_none());
         let link = session.link.filter(|_| takes_all)?;
         let entry = links.get_mut(link).filter(|entry| entry.link.has_room_for_all(bytes))?;
         let mut queued_message = queued_message.clone().addressed(target.clone());
         session.accept(now, count, &mut queued_message);
         let (holds_ticket, is_watched) = (queued_message.ticket.is_some(), session.is_watched);
         let given = QueuedBatch { queued_message, count, timed: timed.clone() };
-        give(session, entry, given, (counters, load), &mut pending.tickets);
+        give(session, entry, given, (counters, load), pending);
         links.touch(link);
         if !is_watched {
             sessions.watch(now, target.session);
@@ -194,7 +174,7 @@ impl Outbound {
         if let Some(session) = self.sessions.get_mut(key) {
             let before = session.waiting();
             for (first, last) in puback.ranges() {
-                session.answer(now, first, last, &mut self.pending.tickets);
+                session.answer(now, first, last, &mut self.pending);
             }
             let after = session.waiting();
             self.sessions.recount(before, after);
@@ -230,7 +210,7 @@ impl Outbound {
     pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize, host: Prefix) {
         if let Some(session) = self.sessions.get_mut(key) {
             let before = session.waiting();
-            session.park(unsent as u64, host, &mut self.pending.tickets);
+            session.park(unsent as u64, host, &mut self.pending, self.storing.as_deref_mut());
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
             self.weigh(key);
@@ -252,11 +232,15 @@ impl Outbound {
             exporting.for_each(|exporting| exporting.ended.push(key.0));
         }
         let before = session.session_counters.dropped_as(why);
-        let orphans = session.end(unsent as u64, why, &mut self.pending.tickets);
+        let orphans = session.end(unsent as u64, why, &mut self.pending);
         // `dropped_as` includes copies of `QoS` 0 that are counted only now, so the difference is used.
         self.counters.drop_many(why, session.session_counters.dropped_as(why) - before);
         self.counters.drop_many(Drop::Regrouped, orphans.len() as u64);
         self.pending.orphans.extend(orphans);
+        if let Some(storing) = self.storing.as_deref_mut().filter(|_| session.has_stored()) {
+            storing.settle(&mut self.pending.settled);
+            storing.end(session.id);
+        }
         let ended = Ended { id: session.id, link: session.link, host: session.host() };
         self.sessions.close(session.session_counters);
         Some(ended)
@@ -270,7 +254,7 @@ impl Outbound {
             position += 1;
             let Some(session) = session else { continue };
             let before = session.waiting();
-            if let Some(left) = session.leave(export, region, &mut pending.tickets) {
+            if let Some(left) = session.leave(export, region, pending) {
                 let after = session.waiting();
                 sessions.recount(before, after);
                 counters.drop_many(Drop::Moved, left.taken as u64);
@@ -286,7 +270,7 @@ impl Outbound {
         let dropped = self.dropped(key);
         let session = self.sessions.get_mut(key)?;
         let (before, beyond) = (session.waiting(), session.beyond());
-        session.take_in(now, list);
+        session.take_in(now, list, self.storing.as_deref_mut());
         let after = session.waiting();
         self.sessions.recount(before, after);
         self.pump(now, key); // What its link takes is not bounded.
@@ -307,7 +291,7 @@ impl Outbound {
             return Vec::new();
         };
         let before = session.waiting();
-        let taken = session.take(why, is_meant);
+        let taken = session.take(why, &mut self.pending, is_meant);
         let after = session.waiting();
         self.sessions.recount(before, after);
         self.counters.drop_many(why, taken.len() as u64);
@@ -325,7 +309,7 @@ impl Outbound {
             };
             let before = session.waiting();
             if session.look(now) {
-                session.stall(&mut self.pending.tickets);
+                session.stall(&mut self.pending, self.storing.as_deref_mut());
             }
             let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
             let beyond = session.beyond();
@@ -398,7 +382,7 @@ impl Outbound {
             let (bytes, is_dead) = (first.field.len(), first.expires <= now);
             if is_dead && !Defect::SendsTheDead.is_present() {
                 if let Some(dead) = session.queue.pop() {
-                    session.expire(&dead, &mut pending.tickets);
+                    session.expire(&dead, pending);
                 }
                 continue;
             }
@@ -408,7 +392,7 @@ impl Outbound {
                 break;
             };
             if let Some(queued_message) = session.queue.pop() {
-                give(session, entry, queued_message.into(), (counters, load), &mut pending.tickets);
+                give(session, entry, queued_message.into(), (counters, load), pending);
             }
         }
         let (link, after) = (session.link, session.waiting());
@@ -422,7 +406,7 @@ impl Outbound {
     /// before. If the session acknowledges, a message that its publisher relies on is not dropped
     /// ([`Session::keeps`]): its publisher is held back instead (§7.8).
     fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
-        let Self { sessions, counters, pending, .. } = self;
+        let Self { sessions, counters, pending, storing, .. } = self;
         let Some(current) = sessions.get(key).map(Session::waiting) else {
             return;
         };
@@ -438,7 +422,7 @@ impl Outbound {
         let limit = session.queue.limit(beyond, most);
         if session.queue.is_over(limit) {
             for dead in session.queue.take_dead(now) {
-                session.expire(&dead, &mut pending.tickets);
+                session.expire(&dead, pending);
             }
             while session.queue.is_over(limit)
                 && let Some(newest) = session.queue.newest()
@@ -458,11 +442,11 @@ impl Outbound {
                         queued_message
                     }
                 };
-                session.drop(Drop::QueueFull, &queued_message, &mut pending.tickets);
+                session.drop(Drop::QueueFull, &queued_message, pending);
                 counters.drop(Drop::QueueFull);
                 if session.is_bounded || Defect::DropsWhatWaits.is_present() {
                     // §7.3: a subscriber that chose to lose messages holds no publisher back.
-                    session.stall(&mut pending.tickets);
+                    session.stall(pending, storing.as_deref_mut());
                 }
             }
         }
@@ -515,14 +499,14 @@ fn give(
     entry: &mut Entry,
     queued_batch: QueuedBatch,
     (counters, load): (&mut Counters, &mut Option<Box<Load>>),
-    released: &mut Tickets,
+    pending: &mut PendingSettlement,
 ) {
     let QueuedBatch { queued_message, count, timed } = &queued_batch;
     let (chain, fields) = (Chain::Topic(queued_message.chain), queued_message.field.clone());
     let Ok(first) = entry.link.queue_batch(chain, fields, *count, queued_message.meant_for) else {
         // No datagram can carry it.
         counters.drop_many(Drop::QueueFull, u64::from(*count));
-        return session.drop_all(Drop::QueueFull, queued_batch, released);
+        return session.drop_all(Drop::QueueFull, queued_batch, pending);
     };
     counters.messages_out += u64::from(*count);
     queued_message.message_metrics.copies_leave(

@@ -9,7 +9,8 @@
 //! During a handover `session/copying.rs` copies the messages, and takes them out.
 //!
 //! A message holds its publisher's PUBACK back by its ticket. A session that is offline or stalled holds no
-//! ticket (§7.3).
+//! ticket (§7.3): its messages are given to the store, if there is one, and the store holds the tickets until
+//! it has them. As long as a session counts as connected, only its oldest messages are stored, from before.
 
 mod copying;
 
@@ -22,8 +23,10 @@ use crate::engine::sessions::counters::SessionCounters;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::progress::{MARK_SPAN, ProgressMarks};
 use crate::engine::sessions::queue::{Bounds, SessionQueue};
+use crate::engine::sessions::settlement::PendingSettlement;
+use crate::engine::sessions::storing::Storing;
 use crate::engine::transport::credit::Credit;
-use crate::engine::transport::delivery_records::{DeliveryRecords, Ticket, Tickets};
+use crate::engine::transport::delivery_records::DeliveryRecords;
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::Share;
@@ -84,6 +87,8 @@ pub struct Session {
     copies: u64,
     /// The fitness that was last reported to the other workers.
     reported: Option<Fitness>,
+    /// The number of the last message in its stored queue.
+    stored: u64,
 }
 
 /// The state of a session that is not idle, or that is part of a handover.
@@ -129,6 +134,7 @@ impl Session {
             is_member: false,
             is_bounded: false,
             reported: None,
+            stored: 0,
             queue: SessionQueue::new(bounds),
             session_counters: SessionCounters::default(),
             is_capped: false,
@@ -183,8 +189,8 @@ impl Session {
     }
 
     /// The subscriber acknowledged the deliveries from `first` to `last`: takes their tickets back.
-    pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Tickets) {
-        let Self { in_flight, credit, tickets, busy, .. } = self;
+    pub fn answer(&mut self, now: Micros, first: u64, last: u64, pending: &mut PendingSettlement) {
+        let Self { id, in_flight, credit, tickets, busy, .. } = self;
         let mut answered = 0;
         in_flight.settle(first, last, |queued_batch, positions| {
             answered += u64::from(positions.len());
@@ -192,9 +198,14 @@ impl Session {
             for copied in busy.iter_mut().flat_map(|busy| &mut busy.copied) {
                 queued_batch.numbers(positions).for_each(|(first, last)| copied.gone(first, last));
             }
-            if queued_batch.queued_message.ticket.is_some() {
+            let first = &queued_batch.queued_message;
+            if first.ticket.is_some() {
                 *tickets -= positions.len() as usize;
-                released.extend(queued_batch.tickets(positions));
+                pending.tickets.extend(queued_batch.tickets(positions));
+            }
+            if first.stored > 0 {
+                let numbers = positions.runs().flat_map(|(position, count)| position..position + count);
+                pending.settled.extend(numbers.map(|position| (*id, first.stored_at(position))));
             }
         });
         if answered == 0 {
@@ -228,26 +239,26 @@ impl Session {
     }
 
     /// A queued message is dropped for this reason. Its ticket is returned.
-    pub fn drop(&mut self, why: Drop, queued_message: &QueuedMessage, released: &mut Tickets) {
+    pub fn drop(&mut self, why: Drop, queued_message: &QueuedMessage, pending: &mut PendingSettlement) {
         self.session_counters.drop(why, 1);
         self.forget(queued_message.number);
-        self.release(queued_message.ticket, released);
+        self.release(queued_message, pending);
     }
 
     /// Messages that no link takes are dropped for this reason.
-    pub fn drop_all(&mut self, why: Drop, queued_batch: QueuedBatch, released: &mut Tickets) {
+    pub fn drop_all(&mut self, why: Drop, queued_batch: QueuedBatch, pending: &mut PendingSettlement) {
         let all = queued_batch.positions();
         queued_batch
             .into_queued_messages(all)
             .iter()
-            .for_each(|queued_message| self.drop(why, queued_message, released));
+            .for_each(|queued_message| self.drop(why, queued_message, pending));
     }
 
     /// A queued message has expired.
-    pub fn expire(&mut self, queued_message: &QueuedMessage, released: &mut Tickets) {
+    pub fn expire(&mut self, queued_message: &QueuedMessage, pending: &mut PendingSettlement) {
         self.session_counters.expired += 1;
         self.forget(queued_message.number);
-        self.release(queued_message.ticket, released);
+        self.release(queued_message, pending);
     }
 
     /// A message that had expired before it arrived here is counted.
@@ -256,10 +267,14 @@ impl Session {
         self.session_counters.expired += 1;
     }
 
-    /// Counts as offline from now on, until it acknowledges: returns all tickets.
-    pub fn stall(&mut self, released: &mut Tickets) {
+    /// Counts as offline from now on, until it acknowledges: its messages are stored, or their tickets are
+    /// returned.
+    pub fn stall(&mut self, pending: &mut PendingSettlement, storing: Option<&mut Storing>) {
         self.is_stalled = true;
-        self.release_all(released);
+        match storing {
+            Some(storing) => self.store_all(storing),
+            None => self.release_all(pending),
+        }
     }
 
     /// The subscriber sends its credit.
@@ -277,19 +292,39 @@ impl Session {
 
     /// Its link to this host has ended, with `unsent` unsent messages of `QoS` 0, and the session waits for
     /// another link. The messages in flight will be sent again, before all others.
-    pub fn park(&mut self, unsent: u64, host: Prefix, released: &mut Tickets) {
+    pub fn park(
+        &mut self,
+        unsent: u64,
+        host: Prefix,
+        pending: &mut PendingSettlement,
+        storing: Option<&mut Storing>,
+    ) {
         (self.link, self.host) = (None, Some(host));
         self.is_stalled = false;
         self.credit = Credit::default();
-        self.release_all(released);
+        match storing {
+            Some(storing) => self.store_all(storing),
+            None => self.release_all(pending),
+        }
         self.settle_copies(unsent, Drop::Offline);
         let sent = self.in_flight.take_all();
         self.queue.put_back(sent.flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open)));
     }
 
+    /// Whether it has or had messages in the store.
+    pub fn has_stored(&self) -> bool {
+        self.stored > 0
+    }
+
+    /// A message is to be stored. Returns its number in the stored queue.
+    pub fn next_stored(&mut self) -> u64 {
+        self.stored += 1;
+        self.stored
+    }
+
     /// The session ends. All remaining messages are dropped, except for those of shared groups, which go to
     /// other members.
-    pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Tickets) -> Vec<QueuedMessage> {
+    pub fn end(&mut self, unsent: u64, why: Drop, pending: &mut PendingSettlement) -> Vec<QueuedMessage> {
         self.settle_copies(unsent, why);
         let waiting = std::iter::from_fn(|| self.queue.pop());
         let mut orphans = Vec::new();
@@ -299,10 +334,10 @@ impl Session {
             self.tickets -= usize::from(queued_message.ticket.is_some());
             if queued_message.group.is_some() {
                 self.session_counters.drop(Drop::Regrouped, 1);
-                orphans.push(queued_message);
+                orphans.push(QueuedMessage { stored: 0, ..queued_message });
             } else {
                 self.session_counters.drop(why, 1);
-                released.extend(queued_message.ticket);
+                pending.tickets.extend(queued_message.ticket);
             }
         }
         debug_assert_eq!(self.tickets, 0);
@@ -310,10 +345,11 @@ impl Session {
     }
 
     /// Takes messages out that go elsewhere, in order, with their tickets: those in flight, then the queued
-    /// ones.
+    /// ones. They are not stored for this session any more.
     pub fn take(
         &mut self,
         why: Drop,
+        pending: &mut PendingSettlement,
         mut is_meant: impl FnMut(&QueuedMessage) -> bool,
     ) -> Vec<QueuedMessage> {
         // The messages of a batch in flight are selected together: they have one topic and one group.
@@ -325,7 +361,11 @@ impl Session {
         taken.extend(self.queue.extract(is_meant));
         self.session_counters.drop(why, taken.len() as u64);
         self.tickets -= taken.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
-        taken.iter().for_each(|queued_message| self.forget(queued_message.number));
+        for queued_message in &mut taken {
+            self.forget(queued_message.number);
+            pending.forget(self.id, queued_message);
+            queued_message.stored = 0;
+        }
         taken
     }
 
@@ -565,22 +605,46 @@ impl Session {
         self.session_counters.drop(why, unsent);
     }
 
-    fn release(&mut self, ticket: Option<Ticket>, released: &mut Tickets) {
-        self.tickets -= usize::from(ticket.is_some());
-        released.extend(ticket);
+    fn release(&mut self, queued_message: &QueuedMessage, pending: &mut PendingSettlement) {
+        self.tickets -= usize::from(queued_message.ticket.is_some());
+        pending.release(self.id, queued_message);
+    }
+
+    /// Gives all messages that are not stored to the store, with their tickets, oldest first. They are newer
+    /// than all that are stored.
+    fn store_all(&mut self, storing: &mut Storing) {
+        let Self { id, in_flight, queue, stored, tickets, .. } = self;
+        for (queued_batch, open) in in_flight.iter_mut().filter(|(sent, _)| sent.queued_message.stored == 0) {
+            let first = &mut queued_batch.queued_message;
+            first.stored = *stored + 1;
+            *stored += u64::from(queued_batch.count);
+            for queued_message in queued_batch.clone().into_queued_messages(open) {
+                *tickets -= usize::from(queued_message.ticket.is_some());
+                storing.add(*id, &queued_message, queued_message.ticket);
+            }
+            queued_batch.queued_message.ticket = None;
+        }
+        for queued_message in queue.iter_mut().filter(|queued_message| queued_message.stored == 0) {
+            *stored += 1;
+            queued_message.stored = *stored;
+            let ticket = queued_message.ticket.take();
+            *tickets -= usize::from(ticket.is_some());
+            storing.add(*id, queued_message, ticket);
+        }
+        debug_assert_eq!(self.tickets, 0);
     }
 
     /// The messages with tickets are the newest, so older ones are not looked at.
-    fn release_all(&mut self, released: &mut Tickets) {
+    fn release_all(&mut self, pending: &mut PendingSettlement) {
         let waiting = self.queue.iter_mut().rev().filter_map(|queued_message| queued_message.ticket.take());
-        released.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));
+        pending.tickets.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));
         let mut sent = self.in_flight.iter_mut().rev();
         while self.tickets > 0
             && let Some((queued_batch, open)) = sent.next()
         {
             if queued_batch.queued_message.ticket.is_some() {
                 self.tickets -= open.len() as usize;
-                released.extend(queued_batch.tickets(open));
+                pending.tickets.extend(queued_batch.tickets(open));
                 queued_batch.queued_message.ticket = None;
             }
         }

@@ -6,6 +6,7 @@
 mod audit;
 mod hosts;
 mod line;
+mod stores;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,6 +34,7 @@ pub use hosts::{GRANT, Host, Read, config};
 pub use line::Faults;
 pub use line::Forgery;
 use line::OnItsWay;
+pub use stores::HostStore;
 
 pub const SECOND: Micros = 1_000_000;
 pub const MILLISECOND: Micros = 1_000;
@@ -357,6 +359,7 @@ impl Network {
             self.take_events(index);
             self.read(index);
             self.hand_over(index);
+            self.end_turn(index);
             self.transmit(index);
         }
     }

@@ -13,7 +13,8 @@ use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::shared_groups::MemberLoads;
 use crate::engine::owner::throttle::{FullSessions, Hold, Holds};
 use crate::engine::sessions::message::QueuedBatch;
-use crate::engine::sessions::send::PendingSettlement;
+use crate::engine::sessions::settlement::PendingSettlement;
+use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
 use crate::engine::transport::delivery_records::Span;
 use crate::engine::transport::links::Links;
@@ -122,6 +123,8 @@ pub struct Outbound {
     pub counters: Counters,
     /// The counters by topic; `None`: telemetry is off.
     pub load: Option<Box<Load>>,
+    /// `None`: this node has no store.
+    pub storing: Option<Box<Storing>>,
     /// Each with the worker that it is for.
     pub handoffs: VecDeque<(u8, Handoff)>,
 }

@@ -24,6 +24,7 @@ fn queued_message(number: u64, length: usize, overflow: Overflow, expires: Micro
         message_metrics: MessageMetrics::default(),
         expires,
         number: 0,
+        stored: 0,
     }
 }
 

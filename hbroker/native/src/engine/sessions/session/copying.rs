@@ -10,7 +10,8 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::MessageList;
 use crate::engine::sessions::session::{Left, Session};
-use crate::engine::transport::delivery_records::Tickets;
+use crate::engine::sessions::settlement::PendingSettlement;
+use crate::engine::sessions::storing::Storing;
 use crate::topic::Region;
 
 impl Session {
@@ -76,7 +77,12 @@ impl Session {
     /// ones. If all queued messages are of the region, this costs only the messages that were not copied yet.
     /// A message with a ticket is dropped, because its publisher gets a refusal and sends it to the next
     /// owner. It moves all the same if a later message of its topic moves, so that the order is kept.
-    pub fn leave(&mut self, export: u64, region: Region<'_>, released: &mut Tickets) -> Option<Left> {
+    pub fn leave(
+        &mut self,
+        export: u64,
+        region: Region<'_>,
+        pending: &mut PendingSettlement,
+    ) -> Option<Left> {
         if self.is_idle() && self.busy.is_none() {
             return None;
         }
@@ -98,7 +104,7 @@ impl Session {
         let (taken, behind) = (list.queued_messages.len(), list.split_off(copied.next()));
         let copies = list.queued_messages.len();
         self.tickets -= behind.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
-        released.extend(behind.iter().filter_map(|queued_message| queued_message.ticket));
+        pending.tickets.extend(behind.iter().filter_map(|queued_message| queued_message.ticket));
         with_those_before(behind)
             .into_iter()
             .for_each(|queued_message| list.push(QueuedMessage { ticket: None, ..queued_message }));
@@ -106,11 +112,12 @@ impl Session {
         if self.is_idle() {
             self.shrink();
         }
-        Some(Left { taken, gone, moving: Moving::of_session(self.key.0, self.id, list, copies) })
+        Some(Left { taken, gone, moving: Moving::of_session(self.key, self.id, list, copies) })
     }
 
-    /// Takes over the messages that were queued for it at another owner.
-    pub fn take_in(&mut self, now: Micros, mut list: MessageList) {
+    /// Takes over messages that were queued for it at another owner, or that an earlier run had stored. The
+    /// store gets those that it does not have.
+    pub fn take_in(&mut self, now: Micros, mut list: MessageList, storing: Option<&mut Storing>) {
         if self.is_idle() {
             self.begin(now);
         }
@@ -119,7 +126,18 @@ impl Session {
             .zip(&mut list.queued_messages)
             .for_each(|(number, queued_message)| queued_message.number = number);
         self.session_counters.accepted += list.queued_messages.len() as u64;
+        if let Some(storing) = storing {
+            for queued_message in list.queued_messages.iter_mut().filter(|one| one.stored == 0) {
+                queued_message.stored = self.next_stored();
+                storing.add(self.id, queued_message, None);
+            }
+        }
         self.queue.append(list);
+    }
+
+    /// An earlier run has stored messages for it, the last of them under this number.
+    pub fn resume_stored(&mut self, last: u64) {
+        self.stored = self.stored.max(last);
     }
 }
 

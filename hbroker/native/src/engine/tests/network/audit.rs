@@ -17,6 +17,13 @@ struct Audit {
     timed: u64,
 }
 
+impl Audits {
+    /// A host counts from zero again.
+    pub fn forget(&mut self, host: usize) {
+        self.0.retain(|(known, _), _| *known != host);
+    }
+}
+
 impl Network {
     /// Ends the interval of every engine. The sums over all of them are what it counted, and no ticket came back that was not out.
     pub fn audit(&mut self) {

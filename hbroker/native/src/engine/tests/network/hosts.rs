@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-use super::{Network, SECOND};
+use super::{HostStore, Network, SECOND};
 use crate::Micros;
 use crate::config::Config;
 use crate::engine::{Engine, Shared};
@@ -41,6 +41,8 @@ pub struct Host {
     pub refused: usize,
     /// Sessions that ended because of their queue.
     pub overflows: usize,
+    /// A node's store.
+    pub store: Option<HostStore>,
 }
 
 pub fn config(node: bool, seed: u64) -> Config {
@@ -106,20 +108,22 @@ impl Network {
             downs: 0,
             refused: 0,
             overflows: 0,
+            store: None,
         });
         index
     }
 
     /// A node's process ends, and another run of it begins, with as many workers and nothing of what the former knew.
     pub fn restart(&mut self, node: usize) {
-        let mut config = config(true, node as u64 + 1);
-        config.incarnation += ANOTHER_RUN;
         let host = &mut self.hosts[node];
+        let mut config = host.engines[0].config.clone();
+        config.incarnation += ANOTHER_RUN;
         let workers = u8::try_from(host.engines.len()).expect("few workers");
         let shared = Shared::new(&config, workers);
         let engine = |worker| Engine::new(config.clone(), worker, workers, shared.clone());
         host.engines = (0..workers).map(engine).collect();
         host.links.clear();
+        self.audits.forget(node);
         for (subtree, _) in self.owners.iter().filter(|(_, owner)| *owner == node) {
             for engine in &mut host.engines {
                 engine.grant(subtree, GRANT);

@@ -1,0 +1,47 @@
+//! What handling messages of sessions has left to do. The engine does it afterwards (`settle_pending`).
+
+use crate::engine::owner::throttle::Hold;
+use crate::engine::sessions::message::QueuedMessage;
+use crate::engine::transport::delivery_records::Tickets;
+use crate::link_id::SessionKey;
+
+/// What sending messages has left to do.
+#[derive(Default)]
+pub struct PendingSettlement {
+    /// Tickets that no copy holds any more.
+    pub tickets: Tickets,
+    /// Messages that the store need not keep any more: the session, and the number in its stored queue.
+    pub settled: Vec<(u64, u64)>,
+    /// Sessions whose queue overflowed, and that end for this reason (§7.8).
+    pub overflowed: Vec<SessionKey>,
+    /// Messages of shared groups whose member has gone.
+    pub orphans: Vec<QueuedMessage>,
+    /// Publishers' links to be held back, or released.
+    pub holds: Vec<Hold>,
+    /// Sessions that are full now, or are full no more: to be reported to the other workers.
+    pub full: Vec<(SessionKey, bool)>,
+}
+
+impl PendingSettlement {
+    pub fn is_empty(&self) -> bool {
+        self.tickets.is_empty()
+            && self.settled.is_empty()
+            && self.overflowed.is_empty()
+            && self.orphans.is_empty()
+            && self.holds.is_empty()
+            && self.full.is_empty()
+    }
+
+    /// A session has a message no more: its ticket is returned, and the store need not keep it.
+    pub fn release(&mut self, session: u64, queued_message: &QueuedMessage) {
+        self.tickets.extend(queued_message.ticket);
+        self.forget(session, queued_message);
+    }
+
+    /// The store need not keep a message of a session any more.
+    pub fn forget(&mut self, session: u64, queued_message: &QueuedMessage) {
+        if queued_message.stored > 0 {
+            self.settled.push((session, queued_message.stored));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Messages on their way to the store (`crate::store`).
+//!
+//! A session that does not count as connected holds no publisher's PUBACK back; the store does it in its
+//! place, until the message would survive a loss of power (§7.3). Within a turn the records gather in a batch.
+//! A message is in it once, however many sessions wait for it. At the end of the turn the batch is submitted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::engine::sessions::message::{QueuedMessage, publish_of};
+use crate::engine::transport::delivery_records::{Ticket, Tickets};
+use crate::store::Stored;
+use crate::store::mailbox::Mailbox;
+use crate::store::record::{Batch, Target};
+use crate::tables::match_set::Overflow;
+use crate::wire::MeantFor;
+
+/// The targets of a message are divided into several records if they have more bytes than this.
+const MOST_TARGET_BYTES: usize = 64 << 10;
+
+/// The side of the store that an engine sees.
+pub struct Storing {
+    mailbox: Arc<Mailbox>,
+    batch: Batch,
+    /// The message whose targets are gathered.
+    gathered: Option<(Bytes, Micros)>,
+    /// The tickets of the messages in the batch.
+    tickets: Tickets,
+    /// The tickets of what was submitted and is not stored yet, each with the number of the submission.
+    submitted: VecDeque<(u64, Tickets)>,
+    options: Vec<u8>,
+}
+
+impl Storing {
+    pub fn new(mailbox: Arc<Mailbox>) -> Self {
+        Self {
+            mailbox,
+            batch: Batch::default(),
+            gathered: None,
+            tickets: Tickets::default(),
+            submitted: VecDeque::new(),
+            options: Vec::new(),
+        }
+    }
+
+    // Change
+
+    /// A message is to be stored for a session, under its number in the session's stored queue. `ticket`: it
+    /// is returned when the message is stored.
+    pub fn add(&mut self, session: u64, queued_message: &QueuedMessage, ticket: Option<Ticket>) {
+        let QueuedMessage { field, expires, stored, .. } = queued_message;
+        let is_same = |(gathered, until): &(Bytes, Micros)| {
+            gathered.as_ptr() == field.as_ptr() && gathered.len() == field.len() && until == expires
+        };
+        let has_room = self.batch.target_bytes() < MOST_TARGET_BYTES;
+        if !(has_room && self.gathered.as_ref().is_some_and(is_same)) {
+            self.end_message();
+            self.gathered = Some((field.clone(), *expires));
+        }
+        self.options.clear();
+        put_options(&mut self.options, queued_message);
+        self.batch.add_target(Target { session, number: *stored, options: &self.options });
+        self.tickets.extend(ticket);
+    }
+
+    /// The store need not keep these messages any more: their sessions, and their numbers.
+    pub fn settle(&mut self, settled: &mut Vec<(u64, u64)>) {
+        if settled.is_empty() {
+            return;
+        }
+        self.end_message();
+        settled.sort_unstable();
+        for of_session in settled.chunk_by(|one, next| one.0 == next.0) {
+            let runs = of_session.chunk_by(|one, next| one.1 + 1 == next.1);
+            let ranges = runs.map(|run| (run[0].1, run[run.len() - 1].1));
+            self.batch.add_settled(of_session[0].0, ranges);
+        }
+        settled.clear();
+    }
+
+    /// A session has ended, and its stored queue with it.
+    pub fn end(&mut self, session: u64) {
+        self.end_message();
+        self.batch.add_ended(session);
+    }
+
+    /// Submits what has gathered.
+    pub fn submit(&mut self) {
+        self.end_message();
+        if !self.batch.is_empty() {
+            let number = self.mailbox.submit(&mut self.batch);
+            if !self.tickets.is_empty() {
+                self.submitted.push_back((number, std::mem::take(&mut self.tickets)));
+            }
+        }
+    }
+
+    /// Returns the tickets of what is stored now.
+    pub fn return_tickets(&mut self, returned: &mut Tickets) {
+        let stored = if self.submitted.is_empty() { 0 } else { self.mailbox.stored() };
+        while self.submitted.front().is_some_and(|(number, _)| *number <= stored)
+            && let Some((_, mut tickets)) = self.submitted.pop_front()
+        {
+            returned.extend(tickets.drain());
+        }
+    }
+
+    // Read
+
+    /// Whether nothing waits for the store.
+    pub fn is_drained(&self) -> bool {
+        self.batch.is_empty() && self.gathered.is_none() && self.submitted.is_empty()
+    }
+
+    fn end_message(&mut self) {
+        if let Some((field, expires)) = self.gathered.take() {
+            self.batch.add_message(expires, &field);
+        }
+    }
+}
+
+/// How a session gets a message, as bytes: `QoS` and overflow policy; the listener or the shared subscription;
+/// the shared group.
+fn put_options(out: &mut Vec<u8>, queued_message: &QueuedMessage) {
+    let QueuedMessage { qos, overflow, meant_for, group, .. } = queued_message;
+    let (kind, id) = match meant_for {
+        None => (0, 0),
+        Some(MeantFor::Listener(id)) => (1, *id),
+        Some(MeantFor::Shared(id)) => (2, *id),
+    };
+    out.push(qos | (*overflow as u8) << 2 | kind << 4);
+    if kind > 0 {
+        out.extend_from_slice(&id.to_le_bytes());
+        out.extend_from_slice(group.as_deref().unwrap_or_default().as_bytes());
+    }
+}
+
+/// A message of a session's stored queue. `None`: it is not valid.
+pub fn restored(stored: Stored) -> Option<QueuedMessage> {
+    let Stored { number, expires, options, field } = stored;
+    let field = Bytes::from(field);
+    let publish = publish_of(&field)?;
+    let (&first, rest) = options.split_first()?;
+    let (meant_for, group) = match (first >> 4, rest.split_first_chunk()) {
+        (0, _) => (None, None),
+        (1, Some((id, _))) => (Some(MeantFor::Listener(u64::from_le_bytes(*id))), None),
+        (2, Some((id, group))) => {
+            let group = str::from_utf8(group).ok().filter(|group| !group.is_empty());
+            (Some(MeantFor::Shared(u64::from_le_bytes(*id))), group.map(Into::into))
+        }
+        _ => return None,
+    };
+    let (qos, overflow) = (first & 3, Overflow::from_wire(i32::from(first >> 2 & 3)));
+    let new = QueuedMessage::new(&publish, field.clone());
+    Some(QueuedMessage { qos, overflow, meant_for, group, expires, stored: number, ..new })
+}
