@@ -345,6 +345,9 @@ class _Core:
 
         `reason`: the counter for its messages, "session_ended" or "session_expired".
         """
+    def restore_queue(self, session: int) -> int:
+        """Gives a session, which must be open, the messages that an earlier run has stored for it. Returns how
+        many they are. Raises OSError. Has no effect after `run_store`."""
     def sessions(self, most: int) -> list[SessionStatus]:
         """The status of at most `most` sessions, those with the most queued bytes first."""
     def subscribe(
@@ -562,7 +565,21 @@ class Endpoint(_Core):
     def drain(self, timeout_s: float) -> bool:
         """Blocks until everything that is queued was sent and, if it is reliable, acknowledged."""
     def shutdown(self) -> None:
-        """Stops the threads and closes the sockets. Idempotent."""
+        """Stops the threads, closes the sockets, and stores what was given to the store. Idempotent."""
+    def open_store(self, folder: str, syncs: bool) -> list[str]:
+        """Opens the store in a folder, or makes it. From then on messages for sessions that are not connected
+        are given to it, and their PUBACKs wait until they are stored.
+
+        `syncs`: a message counts as stored once it would survive a loss of power, not once it is written.
+        Returns a line for each piece of damage that was found. Raises OSError.
+        """
+    def run_store(self) -> None:
+        """Drops what is stored for other sessions than those restored, and begins to store. Raises OSError."""
+    @property
+    def store_fault(self) -> tuple[bool, str] | None:
+        """Why the store stores nothing now, and whether that is for good; None: it works."""
+    def take_store_damage(self) -> list[str]:
+        """A line for each piece of damage that was found in the store since the last call."""
 
 @final
 class LoadGenerator:

@@ -20,6 +20,17 @@ class LeasePolicy(Enum):
     """The node goes on serving, and the parent never takes the subtree back by itself."""
 
 
+class Durability(Enum):
+    """What a PUBACK says of a session that is not connected (docs/guarantees.md, What PUBACK means)."""
+
+    FSYNC = "fsync"
+    """The message survives a loss of power."""
+    OS = "os"
+    """The message survives the end of the process."""
+    NONE = "none"
+    """The message is in the memory of its owner."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The bounds of one node (docs/protocol.md §9)."""
@@ -194,7 +205,8 @@ class NodeSettings:
     `subtree`: the empty string makes the node the root. `also`: further subtrees that the node claims; the
     root has none. `root`: where the node joins; None at the root itself. `advertise`: the address that the
     node sends to others; port 0: the port to which it binds; None: the address to which it binds. `join_key`:
-    the secret that a JOIN must prove (docs/protocol.md §5.5); empty: nothing is proved.
+    the secret that a JOIN must prove (docs/protocol.md §5.5); empty: nothing is proved. `durability`: whether
+    messages that wait for sessions are stored on disk.
     """
 
     name: str
@@ -208,6 +220,7 @@ class NodeSettings:
     limits: Limits = field(default_factory=Limits)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     also: tuple[str, ...] = ()
+    durability: Durability = Durability.NONE
 
     @property
     def subtrees(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.addresses import format_address
-from hbroker.config import NodeSettings
+from hbroker.config import Durability, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admin.requests import OrderHandler
 from hbroker.protocol.context import NodeContext
@@ -109,7 +109,8 @@ class Node:
             StatusTopic(settings.name, "status", core, self.status, 0),
             StatusTopic(settings.name, "sessions", core, self._session_status, 1),
         )
-        self._connected_subscriptions, self._offline_subscriptions = _split_offline(restored)
+        self._has_store = settings.durability is not Durability.NONE
+        self._connected_subscriptions, self._saved_subscriptions = _split_saved(restored, self._has_store)
         self._recovery = Recovery(
             context, self._connected_subscriptions, has_lost_subscriptions=restored.has_lost_subscriptions
         )
@@ -390,13 +391,18 @@ class Node:
     # Shared
 
     def _restore_subscribers(self, now: int) -> None:
-        """§5.8: the queues of sessions that were offline are lost. Their clients learn it when they come
-        back, because their subscriptions are gone."""
+        """§5.8: a store has the queues of sessions. Without one, the queues of sessions that were offline are
+        lost. Their clients learn it when they come back, because their subscriptions are gone."""
         self.owner_subscriptions.restore(now, self._connected_subscriptions)
-        for subscription in self._offline_subscriptions:
+        ended, saved = self._saved_subscriptions, self._restored.sessions
+        if self._has_store:
+            ended = self.owner_subscriptions.restore_saved(now, saved.values(), ended)
+        for subscription in ended:
             self._storage.save_subscription(subscription, True)
-        for session in {subscription.session for subscription in self._offline_subscriptions}:
-            self._storage.save_offline(session, False)
+        for id in saved:
+            session = self.sessions.get(id)
+            if session is None or not session.is_saved:
+                self._storage.end_session(id)
 
     def _subscription_changed(self, subscription: Subscription, ended: bool) -> None:
         self._storage.save_subscription(subscription, ended)
@@ -428,10 +434,14 @@ class Node:
         return isinstance(owner, Grant) and owner.serving
 
 
-def _split_offline(restored: RestoredState) -> tuple[list[Subscription], list[Subscription]]:
-    """The subscriptions of the sessions that were connected, and those of the sessions that were offline."""
-    connected: list[Subscription] = []
-    absent: list[Subscription] = []
+def _split_saved(restored: RestoredState, has_store: bool) -> tuple[list[Subscription], list[Subscription]]:
+    """The subscriptions of sessions for which the node waits, because they were connected; and those of
+    sessions for which it does not wait: with a store, all persistent ones; without, those that were
+    offline."""
+    waited_for: list[Subscription] = []
+    saved: list[Subscription] = []
     for subscription in restored.subscriptions:
-        (absent if subscription.session in restored.offline else connected).append(subscription)
-    return connected, absent
+        session = restored.sessions.get(subscription.session)
+        is_saved = session is not None and (has_store or session.offline_since is not None)
+        (saved if is_saved else waited_for).append(subscription)
+    return waited_for, saved

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hbroker.protocol.sessions.subscription_store import Subscription
     from hbroker.storage.record_file import Damage
 
-__all__ = ["AfterSync", "EpochLimit", "RestoredState", "Storage"]
+__all__ = ["AfterSync", "EpochLimit", "RestoredState", "SavedSession", "Storage"]
 
 MOST_WAITING: Final = 65_536
 """The most actions that wait for the disk. A further one is not taken, and its cause must come again. The
@@ -36,11 +36,29 @@ class EpochLimit:
     saved_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class SavedSession:
+    """A persistent session as it was (§6.4). Times are in microseconds since the Unix epoch.
+
+    - `offline_since`: when it went offline; None: it had a link.
+    - `begun_by`, `begun_at`: as those of `session_table.Session`; `begun_at` is 0 without `begun_by`.
+    """
+
+    session: int
+    client: str
+    expiry_s: int
+    queue_messages: int
+    queue_bytes: int
+    offline_since: int | None
+    begun_by: int = 0
+    begun_at: int = 0
+
+
 @dataclass(slots=True)
 class RestoredState:
     """What the last run knew.
 
-    `claims`: the claims; None: no order has changed them. `offline`: the sessions that were offline.
+    `claims`: the claims; None: no order has changed them. `sessions`: the persistent sessions by their ids.
     `has_lost_delegations`, `has_lost_subscriptions`: records of that kind were lost (§5.8, §5.9).
     `epoch_limit`: above all epochs, if the node was the root. `damage`: the damage that was found. `torn`:
     how many bytes of each file were truncated, because they were being written when the last run ended.
@@ -49,7 +67,7 @@ class RestoredState:
     delegations: list[Delegation] = field(default_factory=list)
     claims: list[str] | None = None
     subscriptions: list[Subscription] = field(default_factory=list)
-    offline: set[int] = field(default_factory=set)
+    sessions: dict[int, SavedSession] = field(default_factory=dict)
     has_lost_delegations: bool = False
     has_lost_subscriptions: bool = False
     epoch_limit: EpochLimit | None = None
@@ -88,8 +106,11 @@ class Storage:
     def save_subscription(self, subscription: Subscription, ended: bool) -> None:
         """Saves a subscription that was made or changed, or that has ended."""
 
-    def save_offline(self, session: int, is_offline: bool) -> None:
-        """Saves that a session is offline, or that it has a link again."""
+    def save_session(self, session: SavedSession) -> None:
+        """Saves a persistent session that was made, changed, or went offline or online."""
+
+    def end_session(self, session: int) -> None:
+        """Saves that a persistent session has ended."""
 
     def clear_lost_delegations(self) -> None:
         """Saves that no delegation is unknown any more: each forgotten lease has ended, or its child has

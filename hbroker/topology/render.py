@@ -10,6 +10,7 @@ import yaml
 from hbroker.addresses import format_address
 from hbroker.config import (
     AccessSettings,
+    Durability,
     GatewayLimits,
     GatewaySettings,
     LeasePolicy,
@@ -90,5 +91,6 @@ def _node(node: NodeSettings) -> dict[str, Any]:
         advertise=advertise,
         workers=0 if node.workers == 1 else node.workers,
         policy="" if node.policy is LeasePolicy.FENCE else node.policy.value,
+        durability="" if node.durability is Durability.NONE else node.durability.value,
     )
     return {"name": node.name, "subtree": node.subtree, "listen": format_address(node.listen), **more}

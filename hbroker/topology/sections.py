@@ -10,12 +10,19 @@ from pathlib import Path
 import yaml
 
 from hbroker.addresses import ANY_ADDRESS, Address, parse_address
-from hbroker.config import MAX_WORKERS, LeasePolicy, Limits, NodeSettings, TelemetrySettings
+from hbroker.config import (
+    MAX_WORKERS,
+    Durability,
+    LeasePolicy,
+    Limits,
+    NodeSettings,
+    TelemetrySettings,
+)
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, line_of, optional
 
 SECTIONS = ("nodes", "gateways", "auth", "limits", "telemetry", "plan")
-NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy")
+NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability")
 JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "anonymous")
 LIMIT_RANGES = {
@@ -57,6 +64,7 @@ class ParsedNode:
     workers: int
     policy: LeasePolicy
     also: tuple[str, ...] = ()
+    durability: Durability = Durability.NONE
 
     def settings(self, join_key: bytes, limits: Limits, root: Address | None = None) -> NodeSettings | None:
         """The settings of the node, which joins at `root`; None: a value that it needs is None."""
@@ -73,6 +81,7 @@ class ParsedNode:
             join_key=join_key,
             limits=limits,
             also=self.also,
+            durability=self.durability,
         )
 
 
@@ -91,6 +100,7 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
             values["listen"], f"{label} listens on every address ({listen[0]}) and advertises none", remedy
         )
     policy = optional(values, "policy", lambda value, _: read_policy(value, report))
+    durability = optional(values, "durability", lambda value, _: read_durability(value, report))
     return ParsedNode(
         line=line_of(node),
         name=name,
@@ -99,6 +109,7 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
         advertise=advertise,
         workers=report.numbers(values, {"workers": (1, MAX_WORKERS)}).get("workers", 1),
         policy=policy or LeasePolicy.FENCE,
+        durability=durability or Durability.NONE,
         also=optional(values, "also", lambda value, _: read_also(value, report)) or (),
     )
 
@@ -213,6 +224,17 @@ def read_policy(node: yaml.Node, report: Report) -> LeasePolicy | None:
     except ValueError:
         choices = " or ".join(f"`{policy.value}`" for policy in LeasePolicy)
         report.error(node, f"{text!r} is not a policy", f"write {choices}")
+        return None
+
+
+def read_durability(node: yaml.Node, report: Report) -> Durability | None:
+    """Reads what a PUBACK says of sessions that are not connected."""
+    text = report.text(node, "durability")
+    try:
+        return Durability(text) if text is not None else None
+    except ValueError:
+        choices = ", ".join(f"`{durability.value}`" for durability in Durability)
+        report.error(node, f"{text!r} is not a durability", f"write one of {choices}")
         return None
 
 

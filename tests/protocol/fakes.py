@@ -151,6 +151,9 @@ class FakeCore:
             self.opened[session] = persistent
         return session in self.opened
 
+    def restore_queue(self, session: int) -> int:
+        return 0
+
     def end_session(self, session: int, reason: str = "session_ended") -> None:
         self.opened.pop(session, None)
         for key in [key for key in self.subscriptions if key[0] == session]:

@@ -81,6 +81,9 @@ class ScriptedCore:
             self.opened[session] = persistent, queue_messages, queue_bytes
         return self.has_room
 
+    def restore_queue(self, session: int) -> int:
+        return 0
+
     def end_session(self, session: int, reason: str = "session_ended") -> None:
         self.ended.append((session, reason))
         self.opened.pop(session, None)

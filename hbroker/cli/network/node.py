@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hbroker.config import NodeSettings
     from hbroker.runtime.logs import Style
 
+_NODE_KEYS = ("subtree", "listen", "advertise", "workers", "policy", "durability")
+
 _TEXT = """\
 For a network over many hosts, each under its own service manager. The node's place comes
 from a topology file (--config, --name), or from flags with the names of the file's keys.
@@ -61,6 +63,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     ("--advertise", "HOST[:PORT]", "the address that others are told"),
     ("--workers", "N", "threads that move messages (default: 1)"),
     ("--policy", "fence|serve", "when its lease runs out (default: fence)"),
+    ("--durability", "fsync|os|none", "whether what waits for sessions is stored on disk (default: none)"),
     ("--join-key-file", "FILE", "holds the secret that a join must prove: the network's"),
     ("--sessions", "N", "clients and children at most"),
     ("--sessions-per-address", "N", "clients and children of one address at most"),
@@ -93,6 +96,10 @@ def node(
     """Returns when the node has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
     from dataclasses import replace
 
+    from hbroker.config import Durability
+    from hbroker.errors import ConfigError
+    from hbroker.topology.flags import COMMAND_LINE
+
     if config:
         refuse_beside_config(("also", *keys))
 
@@ -102,6 +109,13 @@ def node(
         return replace(settings, telemetry=telemetry_in(settings.telemetry, telemetry))
 
     settings = read()
+    if memory is None and settings.durability is not Durability.NONE:
+        raise ConfigError(
+            "there is no place for messages on disk",
+            file=config or COMMAND_LINE,
+            line=None,
+            remedy="add --memory FILE: the store is beside that file",
+        )
 
     from hbroker.addresses import format_address
     from hbroker.cli.output import print_ready
@@ -148,7 +162,7 @@ def _from_flags(
     return node_from_flags(
         node={
             "name": name,
-            **{key: keys[key] for key in ("subtree", "listen", "advertise", "workers", "policy")},
+            **{key: keys[key] for key in _NODE_KEYS},
         },
         also=also,
         auth={"join_key_file": keys["join_key_file"]},

@@ -3,7 +3,8 @@
 //! ```text
 //! python ──> Core (this file)   `on` calls the engine of a worker, `each` those of all; what needs more than
 //!              │                such a call is a method of its own
-//!              └─ moves         handovers of subtrees: begin_export … install
+//!              ├─ moves         handovers of subtrees: begin_export … install
+//!              └─ stored        the store of a node: open_store … run_store
 //! Core ──> one engine in virtual time, an `Endpoint` (an engine for each thread),
 //!          a pool client, or a client of a load
 //! ```
@@ -12,15 +13,17 @@
 //! (jurisdiction, subscriptions) changes them in every worker. The workers share the retained messages.
 
 pub mod moves;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use self::stored::NodeStore;
 use crate::Micros;
 use crate::bench::io::client::LoadEndpoint;
 use crate::client_pool::core::ClientPoolCore;
@@ -53,6 +56,7 @@ pub struct Core {
     taker: Option<Mutex<Taker>>,
     /// How many barriers were sent.
     barriers: AtomicU64,
+    store: OnceLock<NodeStore>,
 }
 
 enum Driver {
@@ -97,7 +101,7 @@ impl Core {
     }
 
     fn of(shared: Shared, driver: Driver, taker: Option<Mutex<Taker>>) -> Self {
-        Self { driver, shared, taker, barriers: AtomicU64::default() }
+        Self { driver, shared, taker, barriers: AtomicU64::default(), store: OnceLock::new() }
     }
 
     /// The threads and sockets; `None` in virtual time, and for clients of a pool or a load.

@@ -106,6 +106,14 @@ impl<M: Machine> Endpoint<M> {
         self.worker_handles.iter().for_each(|worker_handle| worker_handle.gather(gathers));
     }
 
+    /// What wakes a worker, for another thread.
+    ///
+    /// Panics if there is no such worker.
+    pub fn waker_of(&self, worker: usize) -> impl Fn() + Send + use<M> {
+        let worker_handle = Arc::downgrade(&self.worker_handles[worker]);
+        move || _ = worker_handle.upgrade().map(|worker_handle| worker_handle.waker.wake())
+    }
+
     /// Access to a worker's machine. It is locked until the guard is dropped.
     ///
     /// Panics if there is no such worker.

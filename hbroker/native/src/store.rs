@@ -22,6 +22,8 @@ pub mod fault_disk;
 pub mod index;
 pub mod log;
 pub mod mailbox;
+#[cfg(test)]
+pub mod memory_index;
 pub mod queues;
 pub mod record;
 #[cfg(test)]
@@ -231,6 +233,7 @@ impl<D: Disk, I: Index> Store<D, I> {
     }
 
     /// The bytes of all segments.
+    #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.log.bytes()
     }

@@ -26,6 +26,7 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address
 from hbroker.protocol.sessions.subscription_store import SubscriptionStore
 from hbroker.protocol.state_machine import step
+from hbroker.protocol.storage import SavedSession, Storage
 from hbroker.protocol.timers import SECOND, TimerQueue
 from hbroker.subtree import is_within
 
@@ -80,6 +81,7 @@ class Session:
       restarted.
     - `asked_at`: when its client last subscribed, here or at the owner that handed it over, at the latest;
       None: it has not.
+    - `is_saved`: it is saved for the next run.
     - `begun_by`: the run of its client that began it anew (`clean_start`), by the publisher id of its wills;
       0: none. `begun_at`: when it did.
     """
@@ -96,6 +98,7 @@ class Session:
     asked_at: int | None = None
     begun_by: int = 0
     begun_at: int = 0
+    is_saved: bool = False
 
     def handle(self, event: Event) -> None:
         """Handles an event. Raises ImpossibleTransition."""
@@ -120,8 +123,8 @@ class Session:
 class SessionTable:
     """All sessions of one node, and the records that move with a subtree (§5.4).
 
-    `clock` returns the time. `save_offline` is called with each session that goes offline, and with False
-    when that is over: after a restart the node waits for no session that was offline.
+    `clock` returns the time; with `unix_offset_us` added, it is in microseconds since the Unix epoch.
+    Persistent sessions are saved in `storage` for the next run.
     """
 
     def __init__(
@@ -130,7 +133,8 @@ class SessionTable:
         limits: Limits,
         subscription_store: SubscriptionStore,
         clock: Callable[[], int],
-        save_offline: Callable[[int, bool], None] = lambda session, is_offline: None,
+        storage: Storage | None = None,
+        unix_offset_us: int = 0,
     ) -> None:
         self._core = core
         self._limits = limits
@@ -139,7 +143,8 @@ class SessionTable:
         self._by_link: dict[int, Session] = {}
         self._expiries: TimerQueue[int] = TimerQueue()
         self._clock = clock
-        self._save_offline = save_offline
+        self._storage = storage or Storage()
+        self._unix_offset_us = unix_offset_us
         self._lost: set[str] = set()
         """Subtrees whose owner was lost, and that no other node has owned since. The former owner may come
         back."""
@@ -153,12 +158,12 @@ class SessionTable:
             known = self._by_id[session] = Session(session)
         elif known.link is not None:
             del self._by_link[known.link]
-        if known.is_offline:
-            self._came_back(known)
         known.handle(Event.LINK_UP)
         known.link = link
         self._by_link[link] = known
         self._expiries.cancel(session)
+        if known.is_saved:
+            self._save(known)
         return known
 
     def disconnect(self, now: int, link: int, *, goes_on: bool = False) -> Session | None:
@@ -173,7 +178,7 @@ class SessionTable:
         elif session.is_persistent:
             session.handle(Event.LINK_DOWN)
             session.offline_since = now
-            self._save_offline(session.id, True)
+            self._save(session)
             self._await(session)
         else:
             self._forget(session, Event.END)
@@ -191,6 +196,26 @@ class SessionTable:
         self._forget(restored, Event.END)
         return False
 
+    def restore_saved(self, now: int, saved: SavedSession) -> bool:
+        """After a restart: makes a persistent session of the earlier run again, offline. If it had a link, it
+        is offline from now on. False: it has expired, or there is no room for it."""
+        session = Session(saved.session, saved.client, begun_by=saved.begun_by, is_saved=True)
+        session.handle(Event.LINK_DOWN)
+        session.expiry_s = min(saved.expiry_s, self._limits.session_expiry)
+        session.queue_messages, session.queue_bytes = saved.queue_messages, saved.queue_bytes
+        since = saved.offline_since
+        session.offline_since = now if since is None else min(now, since - self._unix_offset_us)
+        session.asked_at = session.offline_since
+        session.begun_at = min(now, saved.begun_at - self._unix_offset_us) if saved.begun_by else 0
+        self._by_id[session.id] = session
+        is_alive = session.offline_since + session.expiry_s * SECOND > now and session.is_persistent
+        if not is_alive or not self.open(session):
+            self._forget(session, Event.END)
+            return False
+        self._await(session)
+        self._save(session)
+        return True
+
     def end_unconfirmed(self, session: int) -> None:
         """Ends a session whose client has not subscribed again. If it has a link, a session begins anew
         there."""
@@ -200,13 +225,27 @@ class SessionTable:
 
     def renew(self, session: Session, request: pb.Subscribe) -> bool:
         """§6.4: takes the options of a SUBSCRIBE. False: the node has no room for the session."""
+        before = session.client, session.expiry_s, session.queue_messages, session.queue_bytes
         session.client = request.client
         session.asked_at = self._clock()
         session.is_unconfirmed = False
         session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry)
         session.queue_messages = max(session.queue_messages, request.queue_messages)
         session.queue_bytes = max(session.queue_bytes, request.queue_bytes)
-        return self.open(session)
+        if not self.open(session):
+            return False
+        after = session.client, session.expiry_s, session.queue_messages, session.queue_bytes
+        if session.is_persistent and (after != before or not session.is_saved):
+            self._save(session)
+        elif session.is_saved and not session.is_persistent:
+            self._end_saved(session)
+        return True
+
+    def begin_anew(self, session: Session, run: int) -> None:
+        """A run of its client begins a session anew now."""
+        session.begin_anew(run, self._clock())
+        if session.is_saved:
+            self._save(session)
 
     def open(self, session: Session) -> bool:
         """Makes the session in the native core. False: there is no room for it."""
@@ -291,7 +330,6 @@ class SessionTable:
                 session = self._by_id[record.session] = Session(record.session)
                 session.handle(Event.LINK_DOWN)
                 session.offline_since = now - record.offline_us
-                self._save_offline(session.id, True)
             elif _is_wanted(session) and not is_offline and record.session in addresses:
                 session = self.adopt(record.session, addresses[record.session])
             if session is not None:
@@ -299,6 +337,8 @@ class SessionTable:
                 begun_at = received.begun_at.get(session.id)
                 if begun_at is not None and (not session.begun_by or begun_at > session.begun_at):
                     session.begin_anew(record.begun_by, begun_at)
+                if session.is_persistent and not session.is_unconfirmed:
+                    self._save(session)
 
     def adopt(self, session: int, address: Address) -> Session:
         """Opens a link to the client of a session that was handed over, if there is none."""
@@ -330,6 +370,7 @@ class SessionTable:
                 self.end(session)
             else:
                 session.expiry_s = 0
+                self._end_saved(session)
                 self.open(session)
 
     def _may_be_stale(self, session: Session) -> bool:
@@ -375,13 +416,28 @@ class SessionTable:
         self._await(session)
         return self.open(session)
 
-    def _came_back(self, session: Session) -> None:
-        if not session.is_unconfirmed:
-            self._save_offline(session.id, False)
+    def _save(self, session: Session) -> None:
+        session.is_saved = True
+        self._storage.save_session(
+            SavedSession(
+                session.id,
+                session.client,
+                session.expiry_s,
+                session.queue_messages,
+                session.queue_bytes,
+                session.offline_since + self._unix_offset_us if session.is_offline else None,
+                session.begun_by,
+                session.begun_at + self._unix_offset_us if session.begun_by else 0,
+            )
+        )
+
+    def _end_saved(self, session: Session) -> None:
+        if session.is_saved:
+            session.is_saved = False
+            self._storage.end_session(session.id)
 
     def _forget(self, session: Session, event: Event) -> None:
-        if session.is_offline:
-            self._came_back(session)
+        self._end_saved(session)
         session.handle(event)
         self._expiries.cancel(session.id)
         if session.link is not None:

@@ -23,7 +23,7 @@ from typing import Final
 
 from hbroker._native import Config, Endpoint
 from hbroker.addresses import Address, format_address
-from hbroker.config import NodeSettings
+from hbroker.config import Durability, NodeSettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.protocol.events import (
     ChildJoined,
@@ -112,6 +112,10 @@ class _Process:
         self._state_writer = None if files is None else StateWriter(files, self._log, on_disk_fault)
         restored = None if self._state_writer is None else self._state_writer.load()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
+        if files is not None and settings.durability is not Durability.NONE:
+            folder = files.path.with_name(f"{files.path.name}.store")
+            for damage in self._endpoint.open_store(str(folder), settings.durability is Durability.FSYNC):
+                self._log.error("store_damaged", folder=str(folder), what=damage)
         self._configured, self._reload = settings, reload
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._on_ready: Callable[[Address], None] | None = on_ready
@@ -130,6 +134,7 @@ class _Process:
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
         self._is_stopping = False
         self._has_failed = False
+        self._store_fault: tuple[bool, str] | None = None
         self._ended = asyncio.Event()
 
     async def run(self) -> int:
@@ -143,6 +148,7 @@ class _Process:
             if self._state_writer is not None:
                 self._state_writer.start(lambda: self._wake_driver(loop))
             self._node.start(clock())
+            self._endpoint.run_store()
             if self._node.is_in_doubt:
                 self._log.warning("waits", why="delegations were lost: what it may have delegated must end")
             self._driver.start()
@@ -194,7 +200,28 @@ class _Process:
         else:
             self._log.info("reloaded", changed="nothing")
 
+    def _check_store(self) -> None:
+        """Logs what the store reports. If its disk has failed for good, the process ends: its launcher starts
+        another one, which takes over what is on the disk."""
+        for damage in self._endpoint.take_store_damage():
+            self._log.error("store_damaged", what=damage)
+        fault = self._endpoint.store_fault
+        if fault == self._store_fault:
+            return
+        self._store_fault = fault
+        if fault is None:
+            self._log.info("store_recovered")
+            return
+        is_final, why = fault
+        self._log.error(
+            "store_failed", why=why, consequence="the node ends" if is_final else "waits for room"
+        )
+        if is_final:
+            self._has_failed = True
+            self._ended.set()
+
     def _after_iteration(self, now: int) -> bool:
+        self._check_store()
         while (node_event := self._node.poll_event()) is not None:
             self._log_event(node_event)
         if self._on_ready is not None and self._node.is_serving:

@@ -2,7 +2,7 @@
 
     FILE                 the subtrees that it delegated; at the root, also the limit of its epochs
     FILE.claims          the subtrees that it claims, once an order has changed them (§5.7)
-    FILE.subscriptions   the subscriptions of its clients
+    FILE.subscriptions   the subscriptions of its clients, and their persistent sessions
     FILE.checkpoint      when it was last alive, and how much of the other files was synced
 
 Without the first file, a parent that restarts would count its children's subtrees as its own until they
@@ -28,7 +28,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +42,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.ownership.epoch_clock import LIMIT_AHEAD_MS
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
-from hbroker.protocol.storage import EpochLimit, RestoredState, Storage
+from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession, Storage
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, make_folder
 from hbroker.storage.record_file import Damage, Opened, RecordFile
@@ -110,10 +110,13 @@ class NodeStateFiles(Storage):
         """Reads and repairs the files of the last run, and begins this run. Raises OSError."""
         restored, downtime_us = self._read()
         if downtime_us is not None and downtime_us >= timers.IDLE_TIMEOUT:
-            restored.subscriptions = []  # The sessions have ended in the meantime (§3.5).
+            # The sessions that are not persistent have ended in the meantime (§3.5).
+            restored.subscriptions = [s for s in restored.subscriptions if s.session in restored.sessions]
             restored.has_lost_subscriptions = False
+            kept = [_subscription_entry(subscription, False) for subscription in restored.subscriptions]
+            kept += map(_session_entry, restored.sessions.values())
             with suppress(OSError):  # If this fails, the next run only waits longer than it must.
-                self._files[SUBSCRIPTIONS].replace([])
+                self._files[SUBSCRIPTIONS].replace(kept)
         if restored.epoch_limit is not None:
             # This run's first limit may not reach the disk. The next run must begin above it all the same.
             raised = restored.epoch_limit.limit + LIMIT_AHEAD_MS
@@ -155,13 +158,11 @@ class NodeStateFiles(Storage):
     def save_subscription(self, subscription: Subscription, ended: bool) -> None:
         self._put(SUBSCRIPTIONS, *_subscription_entry(subscription, ended))
 
-    def save_offline(self, session: int, is_offline: bool) -> None:
-        record = pb.SubscriptionRecord(session=session, offline=True)
-        self._put(
-            SUBSCRIPTIONS,
-            _SESSION.pack(session, _NO_GROUP),
-            record.SerializeToString() if is_offline else b"",
-        )
+    def save_session(self, session: SavedSession) -> None:
+        self._put(SUBSCRIPTIONS, *_session_entry(session))
+
+    def end_session(self, session: int) -> None:
+        self._put(SUBSCRIPTIONS, _session_key(session), b"")
 
     def clear_lost_delegations(self) -> None:
         self.store.complete(DELEGATIONS)
@@ -212,7 +213,7 @@ class NodeStateFiles(Storage):
         unparsable = []
         for key, value in opened.entries.items():
             try:
-                self._parse_entry(kind, value, restored)
+                self._parse_entry(kind, key, value, restored)
             except (ValueError, TypeError, KeyError, DecodeError):
                 unparsable.append(key)
         if unparsable:
@@ -225,19 +226,18 @@ class NodeStateFiles(Storage):
             restored.has_lost_delegations |= kind == DELEGATIONS
             restored.has_lost_subscriptions |= kind == SUBSCRIPTIONS
 
-    def _parse_entry(self, kind: int, value: bytes, restored: RestoredState) -> None:
+    def _parse_entry(self, kind: int, key: bytes, value: bytes, restored: RestoredState) -> None:
         if kind == DELEGATIONS:
             entry = json.loads(value)
             if "epoch_limit" in entry:
                 restored.epoch_limit = EpochLimit(int(entry["epoch_limit"]), int(entry["saved_at"]))
             else:
                 restored.delegations.append(_delegation_from(entry))
+        elif kind == SUBSCRIPTIONS and _is_session_key(key):
+            session = SavedSession(**json.loads(value))
+            restored.sessions[session.session] = session
         elif kind == SUBSCRIPTIONS:
-            record = pb.SubscriptionRecord.FromString(value)
-            if record.offline:
-                restored.offline.add(record.session)
-                return
-            subscription = subscription_from(record)
+            subscription = subscription_from(pb.SubscriptionRecord.FromString(value))
             if subscription is None:
                 raise ValueError("it has no address")
             restored.subscriptions.append(subscription)
@@ -315,6 +315,18 @@ def _delegation_from(entry: Mapping[str, Any]) -> Delegation:
         link=None,
         until=0,
     )
+
+
+def _session_key(session: int) -> bytes:
+    return _SESSION.pack(session, _NO_GROUP)
+
+
+def _is_session_key(key: bytes) -> bool:
+    return len(key) == _SESSION.size and _SESSION.unpack(key)[1] == _NO_GROUP
+
+
+def _session_entry(session: SavedSession) -> tuple[bytes, bytes]:
+    return _session_key(session.session), json.dumps(asdict(session)).encode()
 
 
 def _subscription_entry(subscription: Subscription, ended: bool) -> tuple[bytes, bytes]:

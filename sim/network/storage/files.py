@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from hbroker.config import NodeSettings
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.storage import EpochLimit, Storage
+from hbroker.protocol.storage import EpochLimit, SavedSession, Storage
 from hbroker.protocol.timers import earliest
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.storage.checkpoint import Instant
@@ -152,8 +152,12 @@ class SimulatedStorage(Storage):
         self._state_files.save_subscription(subscription, ended)
         self._recorded()
 
-    def save_offline(self, session: int, is_offline: bool) -> None:
-        self._state_files.save_offline(session, is_offline)
+    def save_session(self, session: SavedSession) -> None:
+        self._state_files.save_session(session)
+        self._recorded()
+
+    def end_session(self, session: int) -> None:
+        self._state_files.end_session(session)
         self._recorded()
 
     def clear_lost_delegations(self) -> None:

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict};
@@ -151,6 +152,10 @@ impl Core {
     ) -> bool {
         let bounds = Bounds { messages: queue_messages, bytes: queue_bytes };
         py.detach(|| self.core.open_session(session, persistent, bounds))
+    }
+
+    fn restore_queue(&self, py: Python<'_>, session: u64) -> PyResult<usize> {
+        py.detach(|| self.core.restore_queue(session)).map_err(PyOSError::new_err)
     }
 
     #[pyo3(signature = (session, reason = "session_ended"))]

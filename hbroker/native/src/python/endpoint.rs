@@ -1,5 +1,7 @@
 //! `Endpoint`: a core with threads and sockets.
 
+use std::path::PathBuf;
+
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -7,6 +9,7 @@ use super::config::Config;
 use super::core::Core;
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::core;
+use crate::store::mailbox::Health;
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]
 pub struct Endpoint;
@@ -69,7 +72,39 @@ impl Endpoint {
 
     fn shutdown(self_: PyRef<'_, Self>, py: Python<'_>) {
         let core = &self_.as_super().core;
-        py.detach(|| core.endpoint().map(crate::endpoint::Endpoint::shutdown));
+        py.detach(|| {
+            core.endpoint().map(crate::endpoint::Endpoint::shutdown);
+            core.close_store();
+        });
+    }
+
+    fn open_store(
+        self_: PyRef<'_, Self>,
+        py: Python<'_>,
+        folder: PathBuf,
+        syncs: bool,
+    ) -> PyResult<Vec<String>> {
+        let core = &self_.as_super().core;
+        let damage = py.detach(|| core.open_store(&folder, syncs)).map_err(PyOSError::new_err)?;
+        Ok(damage.iter().map(ToString::to_string).collect())
+    }
+
+    fn run_store(self_: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
+        let core = &self_.as_super().core;
+        py.detach(|| core.run_store()).map_err(PyOSError::new_err)
+    }
+
+    #[getter]
+    fn store_fault(self_: PyRef<'_, Self>) -> Option<(bool, String)> {
+        match self_.as_super().core.store_health()? {
+            Health::Working => None,
+            Health::Full(why) => Some((false, why)),
+            Health::Failed(why) => Some((true, why)),
+        }
+    }
+
+    fn take_store_damage(self_: PyRef<'_, Self>) -> Vec<String> {
+        self_.as_super().core.take_store_damage().iter().map(ToString::to_string).collect()
     }
 }
 

@@ -15,7 +15,7 @@
 //! below the highest mark is reported, and everything from the first damage above it is cut off.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::{fmt, io};
 
 use crate::store::disk::Disk;
 use crate::store::record::{self, HEAD, Kind, LONGEST};
@@ -76,6 +76,13 @@ pub struct Damage {
     /// Positions from the first damaged byte to the next intact record.
     pub from: u64,
     pub to: u64,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, from, to } = self;
+        write!(out, "{file}: damaged at offset {offset} (positions {from} to {to})")
+    }
 }
 
 /// What was found when a log was opened.
@@ -340,16 +347,9 @@ impl<D: Disk> Log<D> {
     }
 
     /// The bytes of all files.
+    #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.segments.values().map(|segment| segment.bytes).sum()
-    }
-
-    pub fn disk(&self) -> &D {
-        &self.disk
-    }
-
-    pub fn disk_mut(&mut self) -> &mut D {
-        &mut self.disk
     }
 
     fn begin_segment(&mut self, base: u64) -> io::Result<()> {

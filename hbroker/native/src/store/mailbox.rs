@@ -1,15 +1,15 @@
-//! What engines give to the store, and what they get from it.
+//! What engines give to the store, and how they learn that it is stored.
 //!
 //! ```text
-//! engines -- submit, request --> Mailbox --> the store, in turns: take all, write, sync once, answer
-//! engines <-- stored, answers --    '-----<
+//! engines -- submit --> Mailbox --> the store, in turns: take all, write, sync once
+//! engines <-- stored --    '-----<
 //! ```
 //!
 //! Each submission has a number, ascending over all workers. A turn takes all that was submitted, so that one
 //! sync serves all of it; while the disk syncs, the next submissions gather. No engine waits for the disk.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -18,7 +18,7 @@ use crate::store::disk::Disk;
 use crate::store::index::Index;
 use crate::store::log::Damage;
 use crate::store::record::Batch;
-use crate::store::{Failure, Messages, Store};
+use crate::store::{Failure, Store};
 
 /// With so many bytes of records that are not on the disk, the mailbox is full.
 const MOST_BYTES: usize = 64 << 20;
@@ -34,6 +34,8 @@ pub struct Mailbox {
     changed: Condvar,
     /// The number of the last submission that is stored.
     stored: AtomicU64,
+    /// As [`Self::is_full`].
+    full: AtomicBool,
 }
 
 #[derive(Default)]
@@ -41,9 +43,7 @@ struct State {
     records: Vec<u8>,
     /// The number of the last submission.
     last: u64,
-    requests: Vec<Request>,
     /// For each worker.
-    answers: Vec<Vec<Answer>>,
     wakers: Vec<Option<Box<dyn Fn() + Send>>>,
     /// The bytes that a turn has taken, and that are not stored yet.
     taken: usize,
@@ -63,32 +63,11 @@ pub enum Health {
     Failed(String),
 }
 
-/// A worker wants the next messages of a session's queue.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    pub worker: u8,
-    pub session: u64,
-    /// The first number.
-    pub from: u64,
-    /// About how many bytes.
-    pub bytes: usize,
-}
-
-/// The messages that a worker wanted.
-#[derive(Debug)]
-pub struct Answer {
-    pub session: u64,
-    /// The first number that was wanted.
-    pub from: u64,
-    pub messages: Messages,
-}
-
 impl Mailbox {
     /// For this many workers.
     pub fn new(workers: u8) -> Self {
         let mailbox = Self::default();
         let mut state = mailbox.state.lock();
-        state.answers.resize_with(workers.into(), Vec::new);
         state.wakers.resize_with(workers.into(), || None);
         drop(state);
         mailbox
@@ -102,6 +81,7 @@ impl Mailbox {
         state.records.extend_from_slice(batch.bytes());
         state.last += 1;
         let last = state.last;
+        self.update_full(&state);
         drop(state);
         batch.clear();
         self.changed.notify_one();
@@ -113,17 +93,6 @@ impl Mailbox {
         self.stored.load(Ordering::Acquire)
     }
 
-    /// Asks for messages. They come with [`Self::take_answers`].
-    pub fn request(&self, request: Request) {
-        self.state.lock().requests.push(request);
-        self.changed.notify_one();
-    }
-
-    /// The messages that a worker has asked for.
-    pub fn take_answers(&self, worker: u8) -> Vec<Answer> {
-        self.state.lock().answers.get_mut(usize::from(worker)).map(std::mem::take).unwrap_or_default()
-    }
-
     /// Sets what is called when there is something new for a worker.
     pub fn set_waker(&self, worker: u8, waker: Box<dyn Fn() + Send>) {
         if let Some(known) = self.state.lock().wakers.get_mut(usize::from(worker)) {
@@ -131,10 +100,9 @@ impl Mailbox {
         }
     }
 
-    /// Whether so much waits for the disk that nothing more should be submitted.
+    /// Whether so much waits for the disk that no message should be taken over that has to be stored.
     pub fn is_full(&self) -> bool {
-        let state = self.state.lock();
-        state.records.len() + state.taken > MOST_BYTES || state.health != Health::Working
+        self.full.load(Ordering::Relaxed)
     }
 
     /// How the disk does.
@@ -147,6 +115,11 @@ impl Mailbox {
         std::mem::take(&mut self.state.lock().damage)
     }
 
+    /// Damage was found.
+    pub fn note_damage(&self, damage: &[Damage]) {
+        self.state.lock().damage.extend_from_slice(damage);
+    }
+
     /// Ends the thread of the store once everything that was submitted is stored.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
@@ -155,26 +128,25 @@ impl Mailbox {
 
     // For the store
 
-    /// Stores everything that was submitted, and answers all requests. True: there is more to do now.
+    /// Stores everything that was submitted. True: there is more to do now.
     pub fn turn<D: Disk, I: Index>(&self, store: &mut Store<D, I>) -> bool {
         let mut state = self.state.lock();
         if matches!(state.health, Health::Failed(_)) {
             return false;
         }
         let (records, last) = (std::mem::take(&mut state.records), state.last);
-        let requests = std::mem::take(&mut state.requests);
         state.taken += records.len();
         drop(state);
         let is_new = last > self.stored();
         store.apply(&records);
         let mut result = if is_new { store.commit() } else { Ok(()) };
         if result.is_ok() && is_new {
-            self.state.lock().taken = 0;
+            let mut state = self.state.lock();
+            state.taken = 0;
+            self.update_full(&state);
+            drop(state);
             self.stored.store(last, Ordering::Release);
-            self.wake(None);
-        }
-        for request in requests {
-            self.answer(store, request);
+            self.wake();
         }
         let mut has_more = result.is_ok();
         for _ in 0..STEPS {
@@ -194,7 +166,7 @@ impl Mailbox {
         loop {
             let has_more = self.turn(store);
             let mut state = self.state.lock();
-            let is_idle = state.records.is_empty() && state.requests.is_empty();
+            let is_idle = state.records.is_empty();
             match state.health {
                 Health::Failed(_) => return,
                 Health::Working if !is_idle => {}
@@ -210,22 +182,6 @@ impl Mailbox {
         }
     }
 
-    fn answer<D: Disk, I: Index>(&self, store: &mut Store<D, I>, request: Request) {
-        let Request { worker, session, from, bytes } = request;
-        match store.read(session, from, bytes) {
-            Ok(messages) => {
-                let mut state = self.state.lock();
-                state.damage.extend(messages.damage.iter().cloned());
-                if let Some(answers) = state.answers.get_mut(usize::from(worker)) {
-                    answers.push(Answer { session, from, messages });
-                }
-                drop(state);
-                self.wake(Some(worker));
-            }
-            Err(error) => self.note(Err(Failure::Fatal(error))),
-        }
-    }
-
     fn note(&self, result: Result<(), Failure>) {
         let health = match result {
             Ok(()) => Health::Working,
@@ -236,22 +192,22 @@ impl Mailbox {
         let is_changed = state.health != health && !matches!(state.health, Health::Failed(_));
         if is_changed {
             state.health = health;
+            self.update_full(&state);
         }
         drop(state);
         if is_changed {
-            self.wake(None);
+            self.wake();
         }
     }
 
-    /// Wakes one worker, or all.
-    fn wake(&self, worker: Option<u8>) {
-        let state = self.state.lock();
-        let meant = state
-            .wakers
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| worker.is_none_or(|one| usize::from(one) == *at));
-        meant.filter_map(|(_, waker)| waker.as_ref()).for_each(|waker| waker());
+    fn update_full(&self, state: &State) {
+        let bytes = state.records.len() + state.taken;
+        self.full.store(bytes > MOST_BYTES || state.health != Health::Working, Ordering::Relaxed);
+    }
+
+    /// Wakes all workers.
+    fn wake(&self) {
+        self.state.lock().wakers.iter().flatten().for_each(|waker| waker());
     }
 }
 
@@ -278,7 +234,7 @@ mod tests {
     use super::*;
     use crate::store::Settings;
     use crate::store::fault_disk::FaultDisk;
-    use crate::store::index::MemoryIndex;
+    use crate::store::memory_index::MemoryIndex;
     use crate::store::record::Target;
 
     fn message(number: u64) -> Batch {
@@ -299,12 +255,9 @@ mod tests {
         let (before, _) = disk.work();
         let last = (1..=100).map(|number| mailbox.submit(&mut message(number))).last();
         assert_eq!((last, mailbox.stored()), (Some(100), 0));
-        mailbox.request(Request { worker: 0, session: 7, from: 99, bytes: 1_000 });
         assert!(!mailbox.turn(&mut store));
         assert_eq!((mailbox.stored(), disk.work().0 - before), (100, 1));
-        let answers = mailbox.take_answers(0);
-        let numbers: Vec<u64> = answers[0].messages.messages.iter().map(|message| message.number).collect();
-        assert_eq!((answers.len(), numbers), (1, vec![99, 100]));
+        assert_eq!(store.read(7, 99, 1_000).unwrap().messages.len(), 2);
     }
 
     #[test]
@@ -342,8 +295,8 @@ mod tests {
         mailbox.set_waker(0, Box::new(move || _ = send.send(())));
         let store = Store::open(disk.clone(), index.clone(), Settings::default()).unwrap().0;
         let thread = start_thread(Arc::clone(&mailbox), store).unwrap();
-        let last = (1..=1_000).map(|number| mailbox.submit(&mut message(number))).last().unwrap();
-        while mailbox.stored() < last {
+        (1..=1_000).for_each(|number| _ = mailbox.submit(&mut message(number)));
+        while mailbox.stored() < 1_000 {
             receive.recv_timeout(Duration::from_secs(30)).unwrap();
         }
         mailbox.close();

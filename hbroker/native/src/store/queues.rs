@@ -40,8 +40,6 @@ pub struct Usage {
     /// How many entries of queues its messages had, and how many are not settled.
     pub all: u64,
     pub live: u64,
-    /// None of its messages is alive at this time.
-    pub expires: u64,
 }
 
 #[derive(Debug)]
@@ -88,8 +86,6 @@ impl Queues {
         match kind {
             Kind::Message => {
                 if let Some(message) = MessageBody::parse(body) {
-                    let usage = self.usage.entry(segment).or_default();
-                    usage.expires = usage.expires.max(message.expires);
                     for target in message.targets() {
                         self.add(target.session, (target.number, position), segment);
                     }
@@ -128,37 +124,12 @@ impl Queues {
         count
     }
 
-    /// Settles everything in segments in which no message is alive at this time. Returns the sessions, and
-    /// how many messages of each have expired.
-    pub fn expire(&mut self, now: u64) -> Vec<(u64, u64)> {
-        let dead = |usage: &Usage| usage.live > 0 && usage.expires <= now;
-        let segments: BTreeSet<u64> =
-            self.usage.iter().filter(|(_, usage)| dead(usage)).map(|(segment, _)| *segment).collect();
-        if segments.is_empty() {
-            return Vec::new();
-        }
-        let mut ranges = Vec::new();
-        for (&session, queue) in &self.by_session {
-            for (at, span) in queue.spans.iter().enumerate() {
-                if segments.contains(&usage_of(&self.usage, span.segment)) {
-                    let next = queue.spans.get(at + 1).map_or(queue.next, |span| span.first);
-                    ranges.push((session, span.first, next - 1));
-                }
-            }
-        }
-        ranges
-            .into_iter()
-            .map(|(session, first, last)| (session, self.settle(session, first, last)))
-            .collect()
-    }
-
     /// The segments from `first` up to `end` are one now.
     pub fn merge_segments(&mut self, first: u64, end: u64) {
         let others: Vec<u64> = self.usage.range(first + 1..end).map(|(segment, _)| *segment).collect();
         let mut usage = self.usage.get(&first).copied().unwrap_or_default();
         for other in others.iter().filter_map(|other| self.usage.remove(other)) {
             usage.live += other.live;
-            usage.expires = usage.expires.max(other.expires);
         }
         usage.all = usage.live;
         self.usage.insert(first, usage);
@@ -237,10 +208,10 @@ impl Queues {
         }
         while !rest.is_empty() {
             let mut next = || take_varint(&mut rest);
-            let (Some(segment), Some(all), Some(expires)) = (next(), next(), next()) else {
+            let (Some(segment), Some(all)) = (next(), next()) else {
                 return Err(invalid());
             };
-            queues.usage.insert(segment, Usage { all, live: 0, expires });
+            queues.usage.insert(segment, Usage { all, live: 0 });
         }
         index.rows(&mut |session, row| {
             let queue = Queue::from_row(row).ok_or_else(invalid)?;
@@ -304,6 +275,7 @@ impl Queues {
     }
 
     /// How much of each segment is needed.
+    #[cfg(test)]
     pub fn usage(&self) -> impl Iterator<Item = (u64, Usage)> + '_ {
         self.usage.iter().map(|(segment, usage)| (*segment, *usage))
     }
@@ -372,7 +344,8 @@ impl Queues {
         let mut bytes = Vec::new();
         put_varint(&mut bytes, self.last_id);
         for (&segment, usage) in &self.usage {
-            [segment, usage.all, usage.expires].into_iter().for_each(|number| put_varint(&mut bytes, number));
+            put_varint(&mut bytes, segment);
+            put_varint(&mut bytes, usage.all);
         }
         bytes
     }

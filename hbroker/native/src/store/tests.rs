@@ -6,8 +6,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::store::fault_disk::FaultDisk;
-use crate::store::index::MemoryIndex;
 use crate::store::log::Recovered;
+use crate::store::memory_index::MemoryIndex;
 use crate::store::record::{Batch, Target};
 use crate::store::{Failure, Settings, Store};
 

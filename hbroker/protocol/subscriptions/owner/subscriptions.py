@@ -33,6 +33,7 @@ from hbroker.protocol.sessions.subscription_store import (
     Subscription,
     SubscriptionStore,
 )
+from hbroker.protocol.storage import SavedSession
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.subscriptions.shared import group_is_valid
 from hbroker.protocol.timers import TimerQueue, earliest
@@ -110,7 +111,8 @@ class OwnerSubscriptions:
             settings.limits,
             self.subscription_store,
             context.clock,
-            context.storage.save_offline,
+            context.storage,
+            context.unix_offset_us,
         )
         """The sessions of this node's clients."""
         self._unconfirmed: TimerQueue[tuple[int, Key]] = TimerQueue()
@@ -211,6 +213,24 @@ class OwnerSubscriptions:
             if self.sessions.restore(now, subscription.session):
                 self._put(replace(subscription, interrupted=True, is_prepared=False))
                 self._expect(now, subscription)
+                self._core.restore_queue(subscription.session)
+
+    def restore_saved(
+        self, now: int, saved: Iterable[SavedSession], subscriptions: Iterable[Subscription]
+    ) -> list[Subscription]:
+        """After a restart of a node with a store: makes persistent sessions and their subscriptions again,
+        with the messages that wait for them. Returns the subscriptions of sessions that have ended
+        meanwhile."""
+        restored = {session.session for session in saved if self.sessions.restore_saved(now, session)}
+        ended = []
+        for subscription in subscriptions:
+            if subscription.session in restored:
+                self._put(replace(subscription, is_prepared=False))
+            else:
+                ended.append(subscription)
+        for session in restored:
+            self._core.restore_queue(session)
+        return ended
 
     def prepare(self, subscription: Subscription) -> None:
         """Makes a subscription of a handover, and its session; its client is not informed yet. A restored
@@ -439,7 +459,7 @@ class OwnerSubscriptions:
             return session
         if request.clean_start and self.subscription_store.has_any(session.id):
             session = self._end(session)
-        session.begin_anew(run, self._clock())
+        self.sessions.begin_anew(session, run)
         return session
 
     def _forward(self, requester: Requester, request: pb.Subscribe, children: Sequence[Delegation]) -> None:

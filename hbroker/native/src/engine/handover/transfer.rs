@@ -174,7 +174,7 @@ impl Engine {
             }
         }
         if let Some(session) = self.out.sessions.get_mut(key) {
-            session.resume_stored(last);
+            session.resume_stored(last, list.queued_messages.len() as u64);
         }
         self.out.take_in(now, key, list);
         self.settle_pending(now);
@@ -182,8 +182,9 @@ impl Engine {
 
     /// Messages that were taken from a session have moved: the store need not keep them any more.
     pub fn forget_moved(&mut self, now: Micros, key: SessionKey, numbers: Vec<u64>) {
-        if let Some(session) = self.out.sessions.get(key) {
+        if let Some(session) = self.out.sessions.get_mut(key) {
             let id = session.id;
+            session.forget_moved(numbers.len() as u64);
             self.out.pending.settled.extend(numbers.into_iter().map(|number| (id, number)));
             self.settle_pending(now);
         }

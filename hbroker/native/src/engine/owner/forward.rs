@@ -122,12 +122,20 @@ impl Forwarder {
                 return Err(Refusal::QueuesFull);
             }
         }
+        if waits && out.store_is_full() {
+            let mut plain = route.subscribers.iter().map(|subscriber| subscriber.session);
+            if plain.any(|session| out.has_to_be_stored(session)) {
+                return Err(Refusal::QueuesFull);
+            }
+        }
         let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
             // §7.3: a retransmission is acknowledged once the message is distributed, not at once.
             reliable
-                .filter(|&origin| publish.ack_queued || !distribution.redirect(id, origin))
+                .filter(|&origin| {
+                    publish.ack_queued && out.storing.is_none() || !distribution.redirect(id, origin)
+                })
                 .inspect(|&origin| out.acknowledge(origin, 1, Success::Done));
             return Ok(());
         }
@@ -154,7 +162,8 @@ impl Forwarder {
         }
         let targets = plain.by_ref().map(Target::from).chain(chosen.drain(..));
         let ticket = reliable
-            .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
+            .filter(|_| !publish.ack_queued || out.storing.is_some())
+            .filter(|_| !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, 1, (publish.qos == 2).then_some(id), publish.topic));
         let source = origin.map(|origin| origin.link);
         let message_origin = MessageOrigin { source, ticket: ticket.map(|span| span.first), message_metrics };

@@ -101,6 +101,8 @@ impl Forwarder {
         let is_taken = is_open(route)
             && !route.gathering
             && !out.is_full()
+            && !out.store_is_full()
+            && (out.storing.is_none() || !first.ack_queued)
             && out.full.among(route.subscribers.iter().copied()).next().is_none()
             && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
         if !is_taken {
@@ -172,6 +174,7 @@ fn keep(
             meant_for: None,
             overflow: Overflow::default(),
             group: None,
+            ack_queued: publish.ack_queued,
             source: Some(source),
             ticket: span.map(|span| span.part(position as u16, count as u16).first),
             message_metrics,

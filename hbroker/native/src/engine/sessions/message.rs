@@ -35,6 +35,8 @@ pub struct QueuedMessage {
     pub overflow: Overflow,
     /// The shared group through which the session gets it.
     pub group: Option<Arc<str>>,
+    /// Only the store holds its ticket; a session that counts as connected does not (`ack_queued`, §7.3).
+    pub ack_queued: bool,
     /// The link to this node over which it was published; `None`: there is no link that could be held back.
     pub source: Option<LinkId>,
     /// Holds its publisher's PUBACK back.
@@ -62,6 +64,7 @@ impl QueuedMessage {
             meant_for: None,
             overflow: Overflow::default(),
             group: None,
+            ack_queued: publish.ack_queued,
             source: None,
             ticket: None,
             message_metrics: MessageMetrics::of(publish),

@@ -316,6 +316,12 @@ impl Outbound {
             self.fit(now, key, before, beyond);
             self.weigh(key);
             if let Some(session) = self.sessions.get_mut(key).filter(|_| is_idle) {
+                if session.end_stored()
+                    && let Some(storing) = &mut self.storing
+                {
+                    storing.settle(&mut self.pending.settled);
+                    storing.end(session.id);
+                }
                 session.shrink();
             }
             self.let_go_unless_crowded(key);

@@ -81,17 +81,15 @@ pub struct Session {
     tickets: usize,
     /// When the session stopped being idle; or its last acknowledgement since, until the owner looks.
     waits_since: Micros,
-    /// `None`: it is idle, and none of its messages move.
+    /// `None`: it is idle, none of its messages move, and it has no stored queue.
     busy: Option<Box<BusyState>>,
     /// Messages of `QoS` 0 queued on the link. Those that the link still has are not delivered yet.
     copies: u64,
     /// The fitness that was last reported to the other workers.
     reported: Option<Fitness>,
-    /// The number of the last message in its stored queue.
-    stored: u64,
 }
 
-/// The state of a session that is not idle, or that is part of a handover.
+/// The state of a session that is not idle, that is part of a handover, or that has a stored queue.
 #[derive(Debug, Default)]
 struct BusyState {
     /// `None`: the owner has not looked since the session stopped being idle.
@@ -100,6 +98,10 @@ struct BusyState {
     copied: Vec<Copied>,
     /// The charge that was counted last for [`Session::shared_bytes`]: its part of its host's share (§7.8).
     counted: Share<Prefix>,
+    /// The number of the last message in its stored queue; 0: it has none.
+    stored: u64,
+    /// How many of the stored messages were taken out, because they move, and are still in the stored queue.
+    moving: u64,
 }
 
 /// The messages of a subtree that moves, taken out of a session.
@@ -134,7 +136,6 @@ impl Session {
             is_member: false,
             is_bounded: false,
             reported: None,
-            stored: 0,
             queue: SessionQueue::new(bounds),
             session_counters: SessionCounters::default(),
             is_capped: false,
@@ -153,15 +154,15 @@ impl Session {
     // Change
 
     /// `count` messages are accepted for this session. They keep their tickets only if it counts as
-    /// connected. `first` is the first of them, and gets its number.
+    /// connected, and their publisher did not ask for an early PUBACK. `first` is the first of them, and gets its number.
     pub fn accept(&mut self, now: Micros, count: u32, first: &mut QueuedMessage) {
         first.number = self.session_counters.accepted + 1;
         self.session_counters.accepted += u64::from(count);
-        let ticket = &mut first.ticket;
+        let (is_early, ticket) = (first.ack_queued, &mut first.ticket);
         if self.is_idle() {
             self.begin(now);
         }
-        *ticket = ticket.filter(|_| self.is_ready());
+        *ticket = ticket.filter(|_| self.is_ready() && !is_early);
         self.tickets += if ticket.is_some() { count as usize } else { 0 };
     }
 
@@ -313,13 +314,29 @@ impl Session {
 
     /// Whether it has or had messages in the store.
     pub fn has_stored(&self) -> bool {
-        self.stored > 0
+        self.busy.as_ref().is_some_and(|busy| busy.stored > 0)
     }
 
     /// A message is to be stored. Returns its number in the stored queue.
     pub fn next_stored(&mut self) -> u64 {
-        self.stored += 1;
-        self.stored
+        let busy = self.busy.get_or_insert_default();
+        busy.stored += 1;
+        busy.stored
+    }
+
+    /// Nothing of its stored queue is needed any more, and the next message is the first of a new one. False:
+    /// it has none, or some of it is needed.
+    pub fn end_stored(&mut self) -> bool {
+        let is_over = self.is_ready() && self.is_idle() && self.has_stored();
+        let busy = self.busy.as_mut().filter(|busy| is_over && busy.moving == 0);
+        busy.map(|busy| busy.stored = 0).is_some()
+    }
+
+    /// Messages of its stored queue have moved to another owner.
+    pub fn forget_moved(&mut self, count: u64) {
+        if let Some(busy) = &mut self.busy {
+            busy.moving -= count;
+        }
     }
 
     /// The session ends. All remaining messages are dropped, except for those of shared groups, which go to
@@ -371,7 +388,7 @@ impl Session {
 
     /// The session is idle: frees the memory that it needed before.
     pub fn shrink(&mut self) {
-        self.busy.take_if(|busy| busy.copied.is_empty() && busy.counted.bytes() == 0);
+        self.busy.take_if(|busy| busy.copied.is_empty() && busy.counted.bytes() == 0 && busy.stored == 0);
         self.forget_progress_marks();
         self.in_flight.shrink();
         self.queue.shrink();
@@ -613,7 +630,8 @@ impl Session {
     /// Gives all messages that are not stored to the store, with their tickets, oldest first. They are newer
     /// than all that are stored.
     fn store_all(&mut self, storing: &mut Storing) {
-        let Self { id, in_flight, queue, stored, tickets, .. } = self;
+        let Self { id, in_flight, queue, busy, tickets, .. } = self;
+        let stored = &mut busy.get_or_insert_default().stored;
         for (queued_batch, open) in in_flight.iter_mut().filter(|(sent, _)| sent.queued_message.stored == 0) {
             let first = &mut queued_batch.queued_message;
             first.stored = *stored + 1;

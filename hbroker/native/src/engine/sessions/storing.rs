@@ -81,10 +81,12 @@ impl Storing {
         settled.clear();
     }
 
-    /// A session has ended, and its stored queue with it.
+    /// A session has ended, and its stored queue with it. Another worker may begin it anew, so this is submitted
+    /// at once.
     pub fn end(&mut self, session: u64) {
         self.end_message();
         self.batch.add_ended(session);
+        self.submit();
     }
 
     /// Submits what has gathered.
@@ -109,6 +111,11 @@ impl Storing {
     }
 
     // Read
+
+    /// Whether no message should be taken over that has to be stored.
+    pub fn is_full(&self) -> bool {
+        self.mailbox.is_full()
+    }
 
     /// Whether nothing waits for the store.
     pub fn is_drained(&self) -> bool {

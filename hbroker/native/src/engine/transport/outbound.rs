@@ -136,6 +136,16 @@ impl Outbound {
         self.others_are_full || self.sessions.is_full()
     }
 
+    /// Whether the store takes no more: then nothing is taken over that has to be stored.
+    pub fn store_is_full(&self) -> bool {
+        self.storing.as_ref().is_some_and(|storing| storing.is_full())
+    }
+
+    /// Whether what this session gets has to be stored.
+    pub fn has_to_be_stored(&self, session: SessionKey) -> bool {
+        self.storing.is_some() && self.sessions.get(session).is_some_and(|session| !session.is_ready())
+    }
+
     /// Queues the PUBACKs of messages with consecutive deliveries, if their link still exists. `origin` is that
     /// of the first.
     pub fn acknowledge(&mut self, origin: Origin, count: u64, success: Success) {

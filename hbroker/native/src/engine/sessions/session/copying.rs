@@ -108,6 +108,8 @@ impl Session {
         with_those_before(behind)
             .into_iter()
             .for_each(|queued_message| list.push(QueuedMessage { ticket: None, ..queued_message }));
+        let stored = list.queued_messages.iter().filter(|queued_message| queued_message.stored > 0).count();
+        self.busy.get_or_insert_default().moving += stored as u64;
         self.session_counters.drop(Drop::Moved, taken as u64);
         if self.is_idle() {
             self.shrink();
@@ -127,17 +129,22 @@ impl Session {
             .for_each(|(number, queued_message)| queued_message.number = number);
         self.session_counters.accepted += list.queued_messages.len() as u64;
         if let Some(storing) = storing {
-            for queued_message in list.queued_messages.iter_mut().filter(|one| one.stored == 0) {
-                queued_message.stored = self.next_stored();
-                storing.add(self.id, queued_message, None);
+            for queued_message in &mut list.queued_messages {
+                if queued_message.stored == 0 {
+                    queued_message.stored = self.next_stored();
+                    storing.add(self.id, queued_message, None);
+                } else {
+                    self.forget_moved(1); // It comes back to where it was taken out.
+                }
             }
         }
         self.queue.append(list);
     }
 
-    /// An earlier run has stored messages for it, the last of them under this number.
-    pub fn resume_stored(&mut self, last: u64) {
-        self.stored = self.stored.max(last);
+    /// An earlier run has stored messages for it, `count` in all, the last of them under the number `last`.
+    pub fn resume_stored(&mut self, last: u64, count: u64) {
+        let busy = self.busy.get_or_insert_default();
+        (busy.stored, busy.moving) = (last, count);
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Network;
 use crate::store::fault_disk::FaultDisk;
-use crate::store::index::MemoryIndex;
 use crate::store::mailbox::Mailbox;
+use crate::store::memory_index::MemoryIndex;
 use crate::store::{Settings, Store};
 
 /// So small that a test has many segments and checkpoints.

@@ -1,0 +1,143 @@
+//! The store of a node: opened before the node's sessions are made again, then run by a thread of its own.
+//!
+//! 1. [`Core::open_store`] reads what an earlier run has stored. Engines may give the store messages from then
+//!    on.
+//! 2. Python makes the sessions of the earlier run again. [`Core::restore_queue`] gives each its messages.
+//! 3. [`Core::run_store`] drops what is stored for other sessions, and starts the thread.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use super::{Core, Driver};
+use crate::store::disk::Folder;
+use crate::store::index::LsmIndex;
+use crate::store::log::Damage;
+use crate::store::mailbox::{Health, Mailbox, start_thread};
+use crate::store::record::Batch;
+use crate::store::{Settings, Store};
+
+/// How many bytes of messages are read at once.
+const STEP_BYTES: usize = 1 << 20;
+
+/// A node's store.
+pub struct NodeStore {
+    mailbox: Arc<Mailbox>,
+    stage: Mutex<Stage>,
+}
+
+/// What a store does.
+enum Stage {
+    /// It is open. The sessions have got their messages.
+    Opened(Box<Store<Folder, LsmIndex>>, BTreeSet<u64>),
+    Running(JoinHandle<()>),
+    Ended,
+}
+
+impl Core {
+    /// Opens the store in a folder, or makes it. Returns the damage that was found.
+    ///
+    /// # Errors
+    /// The disk fails, the index is damaged, another process uses the store, or this core has no threads or
+    /// has a store already.
+    pub fn open_store(&self, folder: &Path, syncs: bool) -> io::Result<Vec<Damage>> {
+        let Driver::Threads(endpoint) = &self.driver else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let disk = Folder::open(&folder.join("log"))?;
+        let index = LsmIndex::open(&folder.join("index"))?;
+        let (store, recovered) = Store::open(disk, index, Settings { syncs, ..Settings::default() })?;
+        let mailbox = Arc::new(Mailbox::new(self.workers()));
+        for worker in 0..self.workers() {
+            mailbox.set_waker(worker, Box::new(endpoint.waker_of(worker.into())));
+        }
+        let stage = Mutex::new(Stage::Opened(Box::new(store), BTreeSet::new()));
+        let is_first = self.store.set(NodeStore { mailbox: Arc::clone(&mailbox), stage }).is_ok();
+        if !is_first {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.each(|engine, _| engine.store_in(Arc::clone(&mailbox)));
+        Ok(recovered.damage)
+    }
+
+    /// Gives a session, which must be open, the messages that an earlier run has stored for it. Returns how
+    /// many they are.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn restore_queue(&self, session: u64) -> io::Result<usize> {
+        let Some(key) = self.session_key(session) else {
+            return Ok(0);
+        };
+        let mut stage = self.store.get().map(|node_store| node_store.stage.lock());
+        let Some(Stage::Opened(store, restored)) = stage.as_deref_mut() else {
+            return Ok(0);
+        };
+        let Some(state) = store.state(session).filter(|_| restored.insert(session)) else {
+            return Ok(0);
+        };
+        let (mut messages, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let read = store.read(session, from, STEP_BYTES)?;
+            messages.extend(read.messages);
+            next = read.next;
+            self.store.get().into_iter().for_each(|node_store| node_store.mailbox.note_damage(&read.damage));
+        }
+        drop(stage);
+        let count = messages.len();
+        self.on(key.worker(), |engine, now| engine.restore(now, session, state.next - 1, messages));
+        Ok(count)
+    }
+
+    /// Drops what is stored for sessions that were not restored, and starts the store's thread.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn run_store(&self) -> io::Result<()> {
+        let Some(NodeStore { mailbox, stage }) = self.store.get() else {
+            return Ok(());
+        };
+        let mut stage = stage.lock();
+        if let Stage::Opened(mut store, restored) = std::mem::replace(&mut *stage, Stage::Ended) {
+            let mut batch = Batch::default();
+            let others =
+                store.states().map(|state| state.session).filter(|session| !restored.contains(session));
+            others.for_each(|session| batch.add_ended(session));
+            store.apply(batch.bytes());
+            *stage = Stage::Running(start_thread(Arc::clone(mailbox), *store)?);
+        }
+        Ok(())
+    }
+
+    /// Stores what was submitted, and ends the store's thread.
+    pub fn close_store(&self) {
+        if let Some(NodeStore { mailbox, stage }) = self.store.get() {
+            mailbox.close();
+            if let Stage::Running(thread) = std::mem::replace(&mut *stage.lock(), Stage::Ended) {
+                // If it has panicked, the messages that were submitted since are not stored, and their
+                // publishers have no PUBACK.
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// How the store's disk does; `None`: there is no store.
+    pub fn store_health(&self) -> Option<Health> {
+        self.store.get().map(|node_store| node_store.mailbox.health())
+    }
+
+    /// The damage that was found in the store since the last call.
+    pub fn take_store_damage(&self) -> Vec<Damage> {
+        self.store.get().map(|node_store| node_store.mailbox.take_damage()).unwrap_or_default()
+    }
+}
+
+impl Drop for NodeStore {
+    fn drop(&mut self) {
+        self.mailbox.close();
+    }
+}

@@ -1,0 +1,134 @@
+"""SIGKILL of a node with a store: what it acknowledged for sessions that are offline is there afterwards."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from hbroker import sync
+from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
+
+FILE = """
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:7700", durability: fsync}
+  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701", durability: fsync}
+"""
+TOPICS = {"root": "home/lamp", "kitchen": "home/kitchen/oven"}
+KILLS = 4
+
+
+class OfflineSession:
+    """A persistent session, and which numbers it has received."""
+
+    def __init__(self, root: str, name: str, topic: str) -> None:
+        self._root, self._name, self._topic = root, name, topic
+        self.received: list[int] = []
+        with self._connect() as client:
+            client.subscribe(topic, qos=2)
+
+    def read(self, until: int) -> bool:
+        """Resumes the session, and reads up to this number. Returns whether all owners still had the
+        subscription."""
+        with self._connect() as client, client.subscribe(self._topic, qos=2) as messages:
+            while not self.received or self.received[-1] < until:
+                message = messages.next(timeout=PATIENCE)
+                assert message is not None, f"{self._name} waits for {until}: {self.received[-5:]}"
+                self.received.append(int(message.payload))
+            return messages.resumed
+
+    def _connect(self) -> sync.Client:
+        return sync.connect(self._root, client_id=self._name, session_expiry=3_600, session_key="k")
+
+
+class Publisher:
+    """Publishes numbers at one QoS until it is stopped. Records which have a PUBACK."""
+
+    def __init__(self, root: str, topic: str, qos: int) -> None:
+        self.acknowledged: list[int] = []
+        self._client = sync.connect(root)
+        self._topic, self._qos = topic, qos
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns once the last message has its PUBACK."""
+        self._ends.set()
+        self._thread.join(PATIENCE)
+        self._client.close()
+
+    def _run(self) -> None:
+        for number in count():
+            self._client.publish(self._topic, str(number), qos=self._qos, timeout=PATIENCE)
+            self.acknowledged.append(number)
+            if self._ends.is_set():
+                return
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, str]]:
+    """A network whose nodes have stores."""
+    directory = tmp_path_factory.mktemp("stored")
+    file = directory / "stored.yaml"
+    file.write_text(FILE)
+    with network_up(file, directory / "state") as network:
+        yield network
+
+
+def kill(network: Network, node: str) -> None:
+    """Kills a node, and waits until it is back."""
+    network.processes()[node].kill()
+    while network.event("back")["node"] != node:
+        pass
+
+
+@pytest.mark.parametrize("node", TOPICS)
+def test_messages_for_a_session_that_is_offline_survive_a_kill(
+    stored: tuple[Network, str], node: str
+) -> None:
+    network, root = stored
+    session = OfflineSession(root, f"offline_{node}", TOPICS[node])
+    with sync.connect(root) as client:
+        client.publish_many([(TOPICS[node], str(number)) for number in range(500)], qos=1, timeout=PATIENCE)
+        kill(network, node)
+        client.publish(TOPICS[node], "500", qos=1, timeout=PATIENCE)
+    assert session.read(500), "the session is there, with its subscription"
+    assert session.received == list(range(501))
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_nothing_acknowledged_is_lost_in_kills_under_load(stored: tuple[Network, str], qos: int) -> None:
+    network, root = stored
+    topic = f"{TOPICS['kitchen']}/{qos}"
+    sessions = [OfflineSession(root, f"session{number}_{qos}", topic) for number in range(3)]
+    publisher = Publisher(root, topic, qos)
+    dice = random.Random(qos)
+    for _ in range(KILLS):
+        kill(network, "kitchen")
+        session = dice.choice(sessions)
+        session.read(publisher.acknowledged[-1])
+    publisher.stop()
+    for session in sessions:
+        session.read(publisher.acknowledged[-1])
+        assert set(publisher.acknowledged) <= set(session.received)
+        assert qos == 1 or session.received == sorted(set(session.received)), "once, and in order"
+
+
+def test_a_node_without_a_place_for_its_store_says_so() -> None:
+    command = [*hbroker("node"), "--name", "n", "--subtree", "", "--listen", "127.0.0.1:0"]
+    done = subprocess.run(
+        [*command, "--durability", "fsync"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        cwd=PROJECT,
+        env=environment(),
+    )
+    assert done.returncode == 2
+    assert "--memory" in done.stderr
