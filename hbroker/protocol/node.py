@@ -109,7 +109,6 @@ class Node:
             StatusTopic(settings.name, "status", core, self.status, 0),
             StatusTopic(settings.name, "sessions", core, self._session_status, 1),
         )
-        self._has_store = settings.durability is not Durability.NONE
         self._connected_subscriptions, self._saved_subscriptions = _split_saved(restored, self._has_store)
         self._recovery = Recovery(
             context, self._connected_subscriptions, has_lost_subscriptions=restored.has_lost_subscriptions
@@ -411,6 +410,10 @@ class Node:
         self.delegations.handle_subscription_changed(subscription, ended)
         for claim in self.claims:
             claim.handle_subscription_changed(subscription, ended)
+
+    @property
+    def _has_store(self) -> bool:
+        return self._settings.durability is not Durability.NONE
 
     def _clock(self) -> int:
         """The time of the event that is being handled."""

@@ -7,6 +7,7 @@
 //!                                      ├─ moderation   when it holds off before it listens again
 //!                                      ├─ egress       datagrams to send, in batches
 //!                                      └─ socket       UDP system calls; the only `unsafe`
+//! core ──> store_thread   the thread of a node's store
 //! clock (leases end by it), traffic (what a socket sends and counts): used by all
 //! ```
 
@@ -14,6 +15,7 @@ pub mod clock;
 pub mod egress;
 pub mod moderation;
 pub mod socket;
+pub mod store_thread;
 pub mod traffic;
 pub mod waker;
 pub mod worker;

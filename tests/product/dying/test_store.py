@@ -12,6 +12,7 @@ import pytest
 
 from hbroker import sync
 from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
+from tests.waiting import until
 
 FILE = """
 nodes:
@@ -55,6 +56,11 @@ class Publisher:
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+
+    def wait_for(self, more: int) -> None:
+        """Returns once so many more messages have their PUBACKs."""
+        enough = len(self.acknowledged) + more
+        until(lambda: len(self.acknowledged) >= enough, f"{enough} PUBACKs", PATIENCE)
 
     def stop(self) -> None:
         """Returns once the last message has its PUBACK."""
@@ -109,9 +115,9 @@ def test_nothing_acknowledged_is_lost_in_kills_under_load(stored: tuple[Network,
     publisher = Publisher(root, topic, qos)
     dice = random.Random(qos)
     for _ in range(KILLS):
+        publisher.wait_for(dice.randrange(1, 100))
         kill(network, "kitchen")
-        session = dice.choice(sessions)
-        session.read(publisher.acknowledged[-1])
+        dice.choice(sessions).read(publisher.acknowledged[-1])
     publisher.stop()
     for session in sessions:
         session.read(publisher.acknowledged[-1])

@@ -9,15 +9,15 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
 use super::{Core, Driver};
+use crate::endpoint::store_thread::StoreThread;
 use crate::store::disk::Folder;
 use crate::store::index::LsmIndex;
 use crate::store::log::Damage;
-use crate::store::mailbox::{Health, Mailbox, start_thread};
+use crate::store::mailbox::{Health, Mailbox};
 use crate::store::record::Batch;
 use crate::store::{Settings, Store};
 
@@ -34,7 +34,7 @@ pub struct NodeStore {
 enum Stage {
     /// It is open. The sessions have got their messages.
     Opened(Box<Store<Folder, LsmIndex>>, BTreeSet<u64>),
-    Running(JoinHandle<()>),
+    Running(StoreThread),
     Ended,
 }
 
@@ -108,7 +108,7 @@ impl Core {
                 store.states().map(|state| state.session).filter(|session| !restored.contains(session));
             others.for_each(|session| batch.add_ended(session));
             store.apply(batch.bytes());
-            *stage = Stage::Running(start_thread(Arc::clone(mailbox), *store)?);
+            *stage = Stage::Running(StoreThread::start(Arc::clone(mailbox), *store)?);
         }
         Ok(())
     }
@@ -118,9 +118,7 @@ impl Core {
         if let Some(NodeStore { mailbox, stage }) = self.store.get() {
             mailbox.close();
             if let Stage::Running(thread) = std::mem::replace(&mut *stage.lock(), Stage::Ended) {
-                // If it has panicked, the messages that were submitted since are not stored, and their
-                // publishers have no PUBACK.
-                let _ = thread.join();
+                thread.join();
             }
         }
     }

@@ -234,7 +234,7 @@ impl<D: Disk> Log<D> {
         while let Some((kind, body, rest)) = record::split(records) {
             let (position, start) = (self.end(), self.unwritten.len());
             self.unwritten.extend_from_slice(&records[..HEAD + body.len()]);
-            record::seal(&mut self.unwritten[start..], position);
+            record::add_check(&mut self.unwritten[start..], position);
             each(position, kind, body);
             records = rest;
         }
@@ -501,7 +501,7 @@ impl<D: Disk> Log<D> {
             rewriting.next = (base, start + length as u64);
             looked_at += length;
             if !kept.is_empty() {
-                record::seal(&mut kept, position);
+                record::add_check(&mut kept, position);
                 rewriting.add(position, &kept, &mut out);
                 kept.clear();
             }

@@ -8,7 +8,6 @@
 //! Each submission has a number, ascending over all workers. A turn takes all that was submitted, so that one
 //! sync serves all of it; while the disk syncs, the next submissions gather. No engine waits for the disk.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -211,26 +210,8 @@ impl Mailbox {
     }
 }
 
-/// Starts a thread that runs a store's turns.
-///
-/// # Errors
-/// No thread can be started.
-pub fn start_thread<D, I>(
-    mailbox: std::sync::Arc<Mailbox>,
-    mut store: Store<D, I>,
-) -> io::Result<std::thread::JoinHandle<()>>
-where
-    D: Disk + Send + 'static,
-    I: Index + Send + 'static,
-{
-    std::thread::Builder::new().name("store".into()).spawn(move || mailbox.run(&mut store))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::mpsc;
-
     use super::*;
     use crate::store::Settings;
     use crate::store::fault_disk::FaultDisk;
@@ -285,23 +266,5 @@ mod tests {
         mailbox.submit(&mut message(2));
         mailbox.turn(&mut store);
         assert!(matches!(mailbox.health(), Health::Failed(_)) && mailbox.stored() == 0);
-    }
-
-    #[test]
-    fn a_thread_stores_what_is_submitted_and_makes_a_checkpoint_at_its_end() {
-        let (disk, index) = (FaultDisk::default(), MemoryIndex::default());
-        let mailbox = Arc::new(Mailbox::new(1));
-        let (send, receive) = mpsc::channel();
-        mailbox.set_waker(0, Box::new(move || _ = send.send(())));
-        let store = Store::open(disk.clone(), index.clone(), Settings::default()).unwrap().0;
-        let thread = start_thread(Arc::clone(&mailbox), store).unwrap();
-        (1..=1_000).for_each(|number| _ = mailbox.submit(&mut message(number)));
-        while mailbox.stored() < 1_000 {
-            receive.recv_timeout(Duration::from_secs(30)).unwrap();
-        }
-        mailbox.close();
-        thread.join().unwrap();
-        let (store, _) = Store::open(disk, index, Settings::default()).unwrap();
-        assert_eq!(store.state(7).map(|state| (state.next, state.live)), Some((1_001, 1_000)));
     }
 }

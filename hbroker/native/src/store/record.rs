@@ -166,7 +166,7 @@ pub fn split(bytes: &[u8]) -> Option<(Kind, &[u8], &[u8])> {
 }
 
 /// Adds the check to a whole record that lies at `position`.
-pub fn seal(record: &mut [u8], position: u64) {
+pub fn add_check(record: &mut [u8], position: u64) {
     let check = check_of(record, position);
     record[..4].copy_from_slice(&check.to_le_bytes());
 }
@@ -295,7 +295,7 @@ mod tests {
         let mut batch = Batch::default();
         batch.add_ended(8);
         let mut record = batch.take();
-        seal(&mut record, 40);
+        add_check(&mut record, 40);
         assert!(is_intact(&record, 40) && !is_intact(&record, 41));
         for bit in 0..8 * record.len() {
             record[bit / 8] ^= 1 << (bit % 8);
