@@ -644,7 +644,7 @@ class Reset(_message.Message):
     def __init__(self, session: _Optional[int] = ..., token: _Optional[bytes] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
-    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client", "group", "overflow", "interrupted", "offline")
+    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client", "group", "overflow", "interrupted")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
     NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
@@ -655,7 +655,6 @@ class SubscriptionRecord(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OVERFLOW_FIELD_NUMBER: _ClassVar[int]
     INTERRUPTED_FIELD_NUMBER: _ClassVar[int]
-    OFFLINE_FIELD_NUMBER: _ClassVar[int]
     filter: str
     qos: Qos
     no_local: bool
@@ -666,8 +665,7 @@ class SubscriptionRecord(_message.Message):
     group: str
     overflow: Overflow
     interrupted: bool
-    offline: bool
-    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ..., offline: _Optional[bool] = ...) -> None: ...
+    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ...) -> None: ...
 
 class SessionRecord(_message.Message):
     __slots__ = ("session", "session_expiry_s", "offline_us", "queue_messages", "queue_bytes", "begun_us", "begun_by", "lost")
