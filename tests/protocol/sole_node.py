@@ -8,10 +8,10 @@ from typing import Any
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import Limits, NodeSettings
+from hbroker.config import Durability, Limits, NodeSettings
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import Address, Body, body_of, pack
-from hbroker.protocol.storage import Storage
+from hbroker.protocol.storage import RestoredState, Storage
 from hbroker.protocol.timers import SECOND
 
 HOME: Address = ("10.0.0.1", 7700)
@@ -48,6 +48,8 @@ class ScriptedCore:
         self.owns_topics = True
         self.is_full = False
         self.preferred: list[int] = []
+        self.restored: list[int] = []
+        """The sessions that have got their stored queues back."""
         self._links = count(1_000)
 
     def send(self, link: int, packet: bytes) -> bool:
@@ -82,6 +84,7 @@ class ScriptedCore:
         return self.has_room
 
     def restore_queue(self, session: int) -> int:
+        self.restored.append(session)
         return 0
 
     def end_session(self, session: int, reason: str = "session_ended") -> None:
@@ -143,13 +146,26 @@ class ScriptedCore:
 class SoleNode:
     """The node and its clock. Times are in seconds."""
 
-    def __init__(self, limits: Limits | None = None, storage: Storage | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        storage: Storage | None = None,
+        restored: RestoredState | None = None,
+        durability: Durability = Durability.NONE,
+        at: int = 100 * SECOND,
+    ) -> None:
         self.core = ScriptedCore()
-        settings = NodeSettings("root", "", HOME, limits=limits or Limits())
+        settings = NodeSettings("root", "", HOME, limits=limits or Limits(), durability=durability)
         self.node = Node(
-            settings, self.core, Random(1), incarnation=1, unix_offset_us=OFFSET_US, storage=storage
+            settings,
+            self.core,
+            Random(1),
+            incarnation=1,
+            unix_offset_us=OFFSET_US,
+            restored=restored,
+            storage=storage,
         )
-        self.now = 100 * SECOND
+        self.now = at
         self.node.start(self.now)
         self._links = count(1)
         self._requests = count(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -16,7 +17,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.storage import EpochLimit, RestoredState
+from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
@@ -134,6 +135,26 @@ def test_subscriptions_of_sessions_that_have_expired_are_not_restored(
     expected = [LISTENER] if is_restored else []
     assert state_files(disk, at=began + silent, boot=boot).load().subscriptions == expected
     assert state_files(disk, at=began + silent, boot=boot).load().subscriptions == expected, "and again"
+
+
+def test_persistent_sessions_are_restored_however_long_the_node_was_down() -> None:
+    disk = SimulatedDisk(Random(1))
+    files = state_files(disk, at=0)
+    files.load()
+    connected = SavedSession(1, "c", 600, 0, 1 << 20, None, 7, 8)
+    offline = SavedSession(2, "d", 600, 100, 0, 5)
+    for session in (connected, offline, SavedSession(3, "e", 1, 0, 0, None)):
+        files.save_session(session)
+    files.end_session(3)
+    files.save_subscription(LISTENER, False)
+    files.save_subscription(replace(LISTENER, session=3), False)
+    files.store.flush()
+    assert state_files(disk, at=1).read().sessions == {1: connected, 2: offline}
+    for _ in range(2):
+        restored = state_files(disk, at=timers.IDLE_TIMEOUT).load()
+        assert restored.subscriptions == [LISTENER]
+        assert restored.sessions[2] == offline
+        assert restored.sessions[1].offline_since is not None, "it is offline since the node is down"
 
 
 def test_a_new_network_recalls_the_limit_of_epochs_and_delegations_to_nodes_outside_of_it() -> None:

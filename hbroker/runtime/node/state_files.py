@@ -110,7 +110,11 @@ class NodeStateFiles(Storage):
         """Reads and repairs the files of the last run, and begins this run. Raises OSError."""
         restored, downtime_us = self._read()
         if downtime_us is not None and downtime_us >= timers.IDLE_TIMEOUT:
-            # The sessions that are not persistent have ended in the meantime (§3.5).
+            # The sessions that are not persistent have ended in the meantime (§3.5). The others are offline.
+            ended_at = time.time_ns() // 1000 - downtime_us
+            for session in list(restored.sessions.values()):
+                if session.offline_since is None:
+                    restored.sessions[session.session] = replace(session, offline_since=ended_at)
             restored.subscriptions = [s for s in restored.subscriptions if s.session in restored.sessions]
             restored.has_lost_subscriptions = False
             kept = [_subscription_entry(subscription, False) for subscription in restored.subscriptions]
