@@ -148,6 +148,8 @@ class Node:
             for subtree in ("", STATUS_ROOT):
                 self.jurisdiction.set_grant(Grant(subtree, epoch, None, True, None))
         self.delegations.restore(now, self._restored.delegations)
+        if self._has_store and not self._settings.is_root:
+            self.owner_subscriptions.await_grants(now, self.claims.subtrees)
         self.jurisdiction.expect(self.claims.subtrees)
         self.claims.start(now)
 

@@ -29,6 +29,7 @@ pub mod record;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io;
 
 use crate::store::disk::Disk;
@@ -71,6 +72,12 @@ pub struct Store<D, I> {
     /// The mark that was written last.
     marked: u64,
     rewriting: Option<Rewriting>,
+    /// Segments with damage, which are not rewritten.
+    damaged: BTreeSet<u64>,
+    /// The damage that was found there.
+    damage: Vec<Damage>,
+    /// A sync failed that nobody waited for.
+    failed: Option<io::Error>,
 }
 
 /// Why records could not be stored.
@@ -114,6 +121,8 @@ impl<D: Disk, I: Index> Store<D, I> {
         let mut queues = Queues::load(&index)?;
         let segments: Vec<(u64, u64)> = log.segments().map(|(base, end, _)| (base, end)).collect();
         queues.fit_segments(&segments);
+        let closed = segments.iter().filter(|(_, end)| *end <= checkpoint).map(|(base, _)| *base);
+        let unneeded = closed.filter(|base| queues.usage_of(*base).live == 0).collect();
         let base_of = |position| {
             let at = segments.partition_point(|(base, _)| *base <= position).saturating_sub(1);
             segments.get(at).map_or(0, |(base, _)| *base)
@@ -123,8 +132,21 @@ impl<D: Disk, I: Index> Store<D, I> {
         })?;
         damage.append(&mut recovered.damage);
         damage.extend(log.skip_to(checkpoint)?);
-        let (marked, unneeded) = (log.synced(), Vec::new());
-        let store = Self { settings, log, index, queues, checkpoint, unneeded, marked, rewriting: None };
+        let mut store = Self {
+            settings,
+            marked: log.synced(),
+            log,
+            index,
+            queues,
+            checkpoint,
+            unneeded,
+            rewriting: None,
+            damaged: BTreeSet::new(),
+            damage: Vec::new(),
+            failed: None,
+        };
+        let last = store.log.last_base();
+        store.unneeded.retain(|base| *base != last);
         Ok((store, Recovered { damage, ..recovered }))
     }
 
@@ -132,9 +154,10 @@ impl<D: Disk, I: Index> Store<D, I> {
 
     /// Takes the records of a batch in. They are stored after [`Self::commit`].
     pub fn apply(&mut self, records: &[u8]) {
-        let Self { log, queues, .. } = self;
-        // If no segment can be begun, the last one gets longer.
-        _ = log.roll();
+        let Self { log, queues, failed, .. } = self;
+        if let Err(error) = log.roll() {
+            *failed = Some(error);
+        }
         let segment = log.last_base();
         log.append(records, |position, kind, body| queues.apply(position, segment, kind, body));
     }
@@ -144,6 +167,9 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// # Errors
     /// The records are kept, if it was only impossible to write them.
     pub fn commit(&mut self) -> Result<(), Failure> {
+        if let Some(error) = self.failed.take() {
+            return Err(Failure::Fatal(error));
+        }
         if self.log.synced() > self.marked {
             self.marked = self.log.synced();
             let mut batch = Batch::default();
@@ -160,11 +186,28 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// # Errors
     /// As [`Self::commit`].
     pub fn maintain(&mut self) -> Result<bool, Failure> {
-        if self.log.end() - self.checkpoint >= self.settings.checkpoint_bytes {
+        if self.remove_segment().map_err(Failure::Unwritten)? {
+            return Ok(true);
+        }
+        let grown = self.log.end() - self.checkpoint;
+        if grown + self.dead_bytes() >= self.settings.checkpoint_bytes {
             self.make_checkpoint()?;
             return Ok(true);
         }
-        Ok(self.remove_segment().map_err(Failure::Unwritten)? || self.step_rewriting()?)
+        self.step_rewriting()
+    }
+
+    /// The damage that was found since the last call, other than by [`Self::read`].
+    pub fn take_damage(&mut self) -> Vec<Damage> {
+        std::mem::take(&mut self.damage)
+    }
+
+    /// The bytes of closed segments of which nothing is needed now, and something was at the last checkpoint.
+    fn dead_bytes(&self) -> u64 {
+        let last = self.log.last_base();
+        let closed = self.log.segments().filter(|&(base, end, _)| base != last && end <= self.log.synced());
+        let dead = closed.filter(|(base, ..)| self.queues.usage_of(*base).live == 0);
+        dead.map(|(_, _, bytes)| bytes).sum()
     }
 
     /// Makes a checkpoint.
@@ -175,7 +218,8 @@ impl<D: Disk, I: Index> Store<D, I> {
         self.log.write().map_err(Failure::Unwritten)?;
         self.log.sync().map_err(Failure::Fatal)?;
         let changes = self.queues.checkpoint(self.log.end(), &self.index).map_err(Failure::Fatal)?;
-        self.index.commit(&changes).map_err(Failure::Fatal)?;
+        let failed = |error| if is_full(&error) { Failure::Unwritten(error) } else { Failure::Fatal(error) };
+        self.index.commit(&changes).map_err(failed)?;
         self.queues.checkpointed();
         self.checkpoint = changes.position;
         let last = self.log.last_base();
@@ -278,9 +322,17 @@ impl<D: Disk, I: Index> Store<D, I> {
             Ok(true) => self.end_rewriting()?,
             Err(unreadable) => {
                 log.cancel_rewriting(current);
+                let (first, end) = current.range();
                 self.rewriting = None;
-                if let Unreadable::Failed(error) = unreadable {
-                    return Err(Failure::Unwritten(error));
+                match unreadable {
+                    Unreadable::Damaged(damage) => {
+                        self.damaged.insert(self.log.segment_of(damage.from));
+                        self.damage.push(damage);
+                    }
+                    Unreadable::Failed(error) if is_full(&error) => return Err(Failure::Unwritten(error)),
+                    Unreadable::Failed(_) => self.damaged.extend(
+                        self.log.segments().map(|(base, ..)| base).filter(|base| (first..end).contains(base)),
+                    ),
                 }
             }
         }
@@ -294,7 +346,7 @@ impl<D: Disk, I: Index> Store<D, I> {
         if let Some(rewriting) = self.rewriting.take() {
             let (first, end) = rewriting.range();
             self.unneeded.retain(|base| !(first..end).contains(base));
-            self.log.end_rewriting(rewriting).map_err(Failure::Unwritten)?;
+            self.log.end_rewriting(rewriting).map_err(Failure::Fatal)?;
             self.queues.merge_segments(first, end);
             if self.queues.usage_of(first).live == 0 {
                 self.unneeded.push(first);
@@ -315,6 +367,7 @@ impl<D: Disk, I: Index> Store<D, I> {
                 (u128::from(segment_bytes) * u128::from(usage.live) / u128::from(usage.all.max(1))) as u64;
             let is_closed = base != last && end <= self.checkpoint && usage.live > 0;
             let is_small = 2 * live < segment_bytes || segment_bytes < most / FEW;
+            let is_closed = is_closed && !self.damaged.contains(&base);
             if is_closed && is_small && needed + live <= most {
                 found = Some((found.map_or(base, |(first, _)| first), base));
                 (count, bytes, needed) = (count + 1, bytes + segment_bytes, needed + live);
@@ -326,6 +379,10 @@ impl<D: Disk, I: Index> Store<D, I> {
         }
         found.filter(|_| 2 * needed < bytes || count >= FEW)
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The message for a session in a record; `None`: the record has none.

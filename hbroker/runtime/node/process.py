@@ -15,6 +15,7 @@ import hmac
 import re
 import secrets
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -49,6 +50,9 @@ __all__ = ["core_config", "run_node"]
 
 DRAIN_S: Final = 1.0
 """Seconds that the last packets may take to leave, when the process ends."""
+
+STORE_CHECK_S: Final = 1.0
+"""Seconds between two looks at how the store's disk does."""
 
 _STOPPED: Final = 0
 _FAILED: Final = 1
@@ -112,11 +116,9 @@ class _Process:
         self._state_writer = None if files is None else StateWriter(files, self._log, on_disk_fault)
         restored = None if self._state_writer is None else self._state_writer.load()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
-        if files is not None and settings.durability is not Durability.NONE:
-            folder = files.path.with_name(f"{files.path.name}.store")
-            for damage in self._endpoint.open_store(str(folder), settings.durability is Durability.FSYNC):
-                self._log.error("store_damaged", folder=str(folder), what=damage)
         self._configured, self._reload = settings, reload
+        if files is not None:
+            self._open_store(files.path.with_name(f"{files.path.name}.store"))
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._on_ready: Callable[[Address], None] | None = on_ready
         self._on_left: Callable[[], None] | None = on_left
@@ -144,17 +146,21 @@ class _Process:
         loop.add_signal_handler(signal.SIGHUP, self._reload_settings)
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
+        store_watch: asyncio.Task[None] | None = None
         try:
             if self._state_writer is not None:
                 self._state_writer.start(lambda: self._wake_driver(loop))
             self._node.start(clock())
             self._endpoint.run_store()
+            store_watch = asyncio.create_task(self._watch_store())
             if self._node.is_in_doubt:
                 self._log.warning("waits", why="delegations were lost: what it may have delegated must end")
             self._driver.start()
             self._recorder.start(self._facts)
             await self._ended.wait()
         finally:
+            if store_watch is not None:
+                store_watch.cancel()
             self._driver.stop()
             if not self._has_failed:
                 await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
@@ -200,6 +206,18 @@ class _Process:
         else:
             self._log.info("reloaded", changed="nothing")
 
+    def _open_store(self, folder: Path) -> None:
+        """Opens the store, if there is to be one. Otherwise a store of an earlier run is set aside: its queues
+        are no longer those of the sessions that this run will have. Raises OSError."""
+        durability = self._configured.durability
+        if durability is not Durability.NONE:
+            for damage in self._endpoint.open_store(str(folder), durability is Durability.FSYNC):
+                self._log.error("store_damaged", folder=str(folder), what=damage)
+        elif folder.exists():
+            aside = folder.with_name(f"{folder.name}.unused-{time.time_ns() // 1_000_000_000}")
+            folder.rename(aside)
+            self._log.warning("store_set_aside", folder=str(aside), why="durability is none")
+
     def _check_store(self) -> None:
         """Logs what the store reports. If its disk has failed for good, the process ends: its launcher starts
         another one, which takes over what is on the disk."""
@@ -220,8 +238,12 @@ class _Process:
             self._has_failed = True
             self._ended.set()
 
+    async def _watch_store(self) -> None:
+        while True:
+            self._check_store()
+            await asyncio.sleep(STORE_CHECK_S)
+
     def _after_iteration(self, now: int) -> bool:
-        self._check_store()
         while (node_event := self._node.poll_event()) is not None:
             self._log_event(node_event)
         if self._on_ready is not None and self._node.is_serving:

@@ -22,7 +22,11 @@ impl StoreThread {
         D: Disk + Send + 'static,
         I: Index + Send + 'static,
     {
-        let thread = Builder::new().name("hbroker-store".into()).spawn(move || mailbox.run(&mut store));
+        let thread = Builder::new().name("hbroker-store".into()).spawn(move || {
+            let on_panic = OnPanic(&mailbox);
+            mailbox.run(&mut store);
+            std::mem::forget(on_panic);
+        });
         thread.map(Self)
     }
 
@@ -30,6 +34,15 @@ impl StoreThread {
     /// publishers have no PUBACK.
     pub fn join(self) {
         let _ = self.0.join();
+    }
+}
+
+/// Reports a panic of the thread.
+struct OnPanic<'a>(&'a Mailbox);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.fail("the store's thread panicked");
     }
 }
 

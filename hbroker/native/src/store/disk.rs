@@ -56,6 +56,7 @@ impl Folder {
     /// The folder can neither be opened nor made.
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
         Ok(Self { path: path.into(), open: parking_lot::Mutex::default() })
     }
 

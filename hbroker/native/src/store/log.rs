@@ -129,7 +129,10 @@ impl<D: Disk> Log<D> {
         let mut log = Self { disk, segment_bytes, segments, unwritten, written: 0, synced: 0, window };
         let damage = log.find_segments()?;
         match log.segments.last_key_value() {
-            Some((_, last)) if last.rewritten.is_none() => log.written = last.end,
+            Some((&base, last)) if last.rewritten.is_none() => {
+                log.written = last.end;
+                log.disk.sync(&name_of(base))?; // The run before may have written without a sync.
+            }
             Some((_, last)) => {
                 let end = last.end;
                 log.begin_segment(end)?;
@@ -241,14 +244,15 @@ impl<D: Disk> Log<D> {
         debug_assert!(records.is_empty(), "a batch contains whole records");
     }
 
-    /// Begins the next segment, if the last one is large enough and everything is written.
+    /// Begins the next segment, if the last one is large enough and everything is written. If no segment can be
+    /// begun, the last one gets longer.
     ///
     /// # Errors
-    /// The disk fails, or is full. It can be tried again, unless the sync failed: see [`Self::sync`].
+    /// As [`Self::sync`].
     pub fn roll(&mut self) -> io::Result<()> {
         if self.unwritten.is_empty() && self.written - self.last_base() >= self.segment_bytes {
             self.sync()?;
-            self.begin_segment(self.written)?;
+            _ = self.begin_segment(self.written);
         }
         Ok(())
     }
@@ -521,12 +525,17 @@ impl<D: Disk> Log<D> {
         self.disk.sync(&rewriting.file)?;
         let Rewriting { base, end, file, written, .. } = rewriting;
         self.disk.rename(&file, &name_of(base))?;
-        self.disk.sync_folder()?;
         let others: Vec<u64> = self.segments.range(base + 1..end).map(|(base, _)| *base).collect();
         let bytes = written + table.len() as u64;
         self.segments.insert(base, Segment { end, bytes, rewritten: Some(None) });
         self.window = Window::default();
-        others.into_iter().try_for_each(|other| self.remove(other))
+        self.disk.sync_folder()?;
+        for other in others {
+            self.segments.remove(&other);
+            // If it cannot be removed now, it is when the log is opened.
+            _ = self.disk.remove(&name_of(other));
+        }
+        Ok(())
     }
 
     /// Gives a rewriting up. The segments stay as they are.

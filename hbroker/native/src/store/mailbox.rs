@@ -119,6 +119,11 @@ impl Mailbox {
         self.state.lock().damage.extend_from_slice(damage);
     }
 
+    /// The thread of the store has ended by itself: nothing is stored any more.
+    pub fn fail(&self, why: &str) {
+        self.note(Err(Failure::Fatal(std::io::Error::other(why))));
+    }
+
     /// Ends the thread of the store once everything that was submitted is stored.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
@@ -147,17 +152,23 @@ impl Mailbox {
             self.stored.store(last, Ordering::Release);
             self.wake();
         }
-        let mut has_more = result.is_ok();
+        // A full disk gets room by segments that are removed.
+        let mut has_more = !matches!(result, Err(Failure::Fatal(_)));
+        let is_written = result.is_ok();
         for _ in 0..STEPS {
             if has_more {
-                (has_more, result) = match store.maintain() {
-                    Ok(has_more) => (has_more, Ok(())),
-                    Err(failure) => (false, Err(failure)),
+                has_more = match store.maintain() {
+                    Ok(has_more) => has_more,
+                    Err(failure) => {
+                        result = Err(failure);
+                        false
+                    }
                 };
             }
         }
+        self.note_damage(&store.take_damage());
         self.note(result);
-        has_more
+        has_more && is_written
     }
 
     /// Runs turns until the mailbox is closed and nothing is left to store, or the disk has failed.

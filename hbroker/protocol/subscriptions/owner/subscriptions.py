@@ -104,6 +104,7 @@ class OwnerSubscriptions:
         self._after_sync = context.after_sync
         self._watch = watch
         self._clock = context.clock
+        self._storage = context.storage
         self.subscription_store = SubscriptionStore(settings.limits.subscriptions)
         """The stored subscriptions."""
         self.sessions = SessionTable(
@@ -231,6 +232,13 @@ class OwnerSubscriptions:
         for session in restored:
             self._core.restore_queue(session)
         return ended
+
+    def await_grants(self, now: int, claimed: Iterable[str]) -> None:
+        """After a restart: keeps what waits for restored sessions until these subtrees are granted, as after a
+        lease that ended."""
+        for subtree in claimed:
+            self._ended_leases.begin(now, subtree)
+        self._ended_leases.prune(lambda subtree: not self._kept_touching(subtree))
 
     def prepare(self, subscription: Subscription) -> None:
         """Makes a subscription of a handover, and its session; its client is not informed yet. A restored
@@ -498,7 +506,9 @@ class OwnerSubscriptions:
 
     def _interrupt(self, subscriptions: Iterable[Subscription]) -> None:
         for subscription in subscriptions:
-            self.subscription_store.add(replace(subscription, interrupted=True))
+            interrupted = replace(subscription, interrupted=True)
+            self.subscription_store.add(interrupted)
+            self._storage.save_subscription(interrupted, False)
 
     def _expect(self, now: int, subscription: Subscription) -> None:
         self._unconfirmed.set((subscription.session, subscription.key), now + timers.IDLE_TIMEOUT)

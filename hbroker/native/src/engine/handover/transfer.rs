@@ -147,7 +147,7 @@ impl Engine {
         let mut refused = 0;
         for moving in all {
             let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            match session.and_then(|key| self.out.take_in(now, key, moving.into_list_for(key))) {
+            match session.and_then(|key| self.out.take_in(now, key, moving.into_list_for(key), false)) {
                 Some(dropped) => refused += dropped as usize,
                 None => self.out.counters.drop_many(Drop::InvalidRecord, count),
             }
@@ -176,7 +176,7 @@ impl Engine {
         if let Some(session) = self.out.sessions.get_mut(key) {
             session.resume_stored(last, list.queued_messages.len() as u64);
         }
-        self.out.take_in(now, key, list);
+        self.out.take_in(now, key, list, true);
         self.settle_pending(now);
     }
 

@@ -123,8 +123,9 @@ impl Forwarder {
             }
         }
         if waits && out.store_is_full() {
-            let mut plain = route.subscribers.iter().map(|subscriber| subscriber.session);
-            if plain.any(|session| out.has_to_be_stored(session)) {
+            let plain = route.subscribers.iter().filter(|subscriber| subscriber.qos > 0).copied();
+            let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
+            if plain.chain(chosen).any(|subscriber| out.has_to_be_stored(subscriber.session)) {
                 return Err(Refusal::QueuesFull);
             }
         }
@@ -453,10 +454,7 @@ impl Engine {
             let holds = std::mem::take(&mut self.out.pending.holds);
             let orphans = std::mem::take(&mut self.out.pending.orphans);
             let full = std::mem::take(&mut self.out.pending.full);
-            match &mut self.out.storing {
-                Some(storing) => storing.settle(&mut self.out.pending.settled),
-                None => self.out.pending.settled.clear(),
-            }
+            let mut settled = std::mem::take(&mut self.out.pending.settled);
             full.into_iter()
                 .for_each(|(session, is_full)| self.tell_others(&Handoff::Full { session, is_full }));
             for key in overflowed {
@@ -471,6 +469,10 @@ impl Engine {
             for queued_message in orphans {
                 let is_leaving = forwarder.barriers.holds(&queued_message);
                 forwarder.reassign(now, queued_message, is_leaving, &mut self.out);
+            }
+            // Behind the orphans: what another session gets is stored for it before it is settled.
+            if let Some(storing) = &mut self.out.storing {
+                storing.settle(&mut settled);
             }
             for span in tickets.drain() {
                 forwarder.settle(span, &mut self.out);

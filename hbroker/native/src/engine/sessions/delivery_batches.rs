@@ -181,6 +181,7 @@ fn keep(
             expires: Micros::MAX,
             number: 0,
             stored: 0,
+            was_stored: false,
         };
         position += count;
         QueuedBatch { queued_message, count, timed }

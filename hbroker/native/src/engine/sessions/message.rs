@@ -50,6 +50,8 @@ pub struct QueuedMessage {
     pub number: u64,
     /// Its number in its session's stored queue; 0: it is not stored.
     pub stored: u64,
+    /// It was stored for another session: no publisher would send it again, so it is stored for this one, too.
+    pub was_stored: bool,
 }
 
 impl QueuedMessage {
@@ -71,6 +73,7 @@ impl QueuedMessage {
             expires: publish.expires(),
             number: 0,
             stored: 0,
+            was_stored: false,
         }
     }
 
@@ -78,6 +81,11 @@ impl QueuedMessage {
     /// have it (§7.8).
     pub fn launched(self) -> Self {
         Self { expires: Micros::MAX, ..self }
+    }
+
+    /// The message for another session than the one that had it.
+    pub fn for_another(self) -> Self {
+        Self { was_stored: self.was_stored || self.stored > 0, stored: 0, ..self }
     }
 
     /// The number in the stored queue of the message that is `position` messages further on.

@@ -81,7 +81,8 @@ impl Outbound {
         let ticket = queued_message.ticket;
         session.accept(now, 1, &mut queued_message);
         let mut holds_ticket = queued_message.ticket.is_some();
-        if let Some(storing) = storing.as_deref_mut().filter(|_| !session.is_ready()) {
+        let has_to_be_stored = !session.is_ready() || queued_message.was_stored;
+        if let Some(storing) = storing.as_deref_mut().filter(|_| has_to_be_stored) {
             queued_message.stored = session.next_stored();
             storing.add(session.id, &queued_message, ticket);
             holds_ticket = ticket.is_some();
@@ -264,13 +265,20 @@ impl Outbound {
         all
     }
 
-    /// Gives a session the messages that were queued for it at another owner. Returns how many had no room.
-    /// `None`: there is no such session.
-    pub fn take_in(&mut self, now: Micros, key: SessionKey, list: MessageList) -> Option<u64> {
+    /// Gives a session the messages that were queued for it at another owner, or that an earlier run has stored
+    /// (`is_restored`), which all have room. Returns how many had none. `None`: there is no such session.
+    pub fn take_in(
+        &mut self,
+        now: Micros,
+        key: SessionKey,
+        list: MessageList,
+        is_restored: bool,
+    ) -> Option<u64> {
         let dropped = self.dropped(key);
         let session = self.sessions.get_mut(key)?;
         let (before, beyond) = (session.waiting(), session.beyond());
         session.take_in(now, list, self.storing.as_deref_mut());
+        let beyond = if is_restored { session.beyond() } else { beyond };
         let after = session.waiting();
         self.sessions.recount(before, after);
         self.pump(now, key); // What its link takes is not bounded.

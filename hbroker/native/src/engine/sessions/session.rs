@@ -271,9 +271,11 @@ impl Session {
     /// Counts as offline from now on, until it acknowledges: its messages are stored, or their tickets are
     /// returned.
     pub fn stall(&mut self, pending: &mut PendingSettlement, storing: Option<&mut Storing>) {
+        let was_ready = self.is_ready();
         self.is_stalled = true;
         match storing {
-            Some(storing) => self.store_all(storing),
+            Some(storing) if was_ready => self.store_all(storing),
+            Some(_) => {} // All of it is stored.
             None => self.release_all(pending),
         }
     }
@@ -351,7 +353,7 @@ impl Session {
             self.tickets -= usize::from(queued_message.ticket.is_some());
             if queued_message.group.is_some() {
                 self.session_counters.drop(Drop::Regrouped, 1);
-                orphans.push(QueuedMessage { stored: 0, ..queued_message });
+                orphans.push(queued_message.for_another());
             } else {
                 self.session_counters.drop(why, 1);
                 pending.tickets.extend(queued_message.ticket);
@@ -378,12 +380,11 @@ impl Session {
         taken.extend(self.queue.extract(is_meant));
         self.session_counters.drop(why, taken.len() as u64);
         self.tickets -= taken.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
-        for queued_message in &mut taken {
+        for queued_message in &taken {
             self.forget(queued_message.number);
             pending.forget(self.id, queued_message);
-            queued_message.stored = 0;
         }
-        taken
+        taken.into_iter().map(QueuedMessage::for_another).collect()
     }
 
     /// The session is idle: frees the memory that it needed before.

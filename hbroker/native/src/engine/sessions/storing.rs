@@ -21,6 +21,9 @@ use crate::wire::MeantFor;
 /// The targets of a message are divided into several records if they have more bytes than this.
 const MOST_TARGET_BYTES: usize = 64 << 10;
 
+/// A record says of so many messages at most that they are settled.
+const MOST_SETTLED: usize = 65_536;
+
 /// The side of the store that an engine sees.
 pub struct Storing {
     mailbox: Arc<Mailbox>,
@@ -74,9 +77,11 @@ impl Storing {
         self.end_message();
         settled.sort_unstable();
         for of_session in settled.chunk_by(|one, next| one.0 == next.0) {
-            let runs = of_session.chunk_by(|one, next| one.1 + 1 == next.1);
-            let ranges = runs.map(|run| (run[0].1, run[run.len() - 1].1));
-            self.batch.add_settled(of_session[0].0, ranges);
+            for some in of_session.chunks(MOST_SETTLED) {
+                let runs = some.chunk_by(|one, next| one.1 + 1 == next.1);
+                let ranges = runs.map(|run| (run[0].1, run[run.len() - 1].1));
+                self.batch.add_settled(some[0].0, ranges);
+            }
         }
         settled.clear();
     }

@@ -25,6 +25,7 @@ fn queued_message(number: u64, length: usize, overflow: Overflow, expires: Micro
         expires,
         number: 0,
         stored: 0,
+        was_stored: false,
         ack_queued: false,
     }
 }
