@@ -207,8 +207,8 @@ class _Process:
             self._log.info("reloaded", changed="nothing")
 
     def _open_store(self, folder: Path) -> None:
-        """Opens the store, if there is to be one. Otherwise a store of an earlier run is set aside: its queues
-        are no longer those of the sessions that this run will have. Raises OSError."""
+        """Opens the store, if there is to be one. Otherwise a store of an earlier run is set aside: its
+        queues are no longer those of the sessions that this run will have. Raises OSError."""
         durability = self._configured.durability
         if durability is not Durability.NONE:
             for damage in self._endpoint.open_store(str(folder), durability is Durability.FSYNC):

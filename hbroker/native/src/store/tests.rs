@@ -320,6 +320,8 @@ fn flipped_bits_are_reported_and_never_served() {
         reports += damage.len();
         bench.work();
         bench.store.commit().unwrap();
+        let steps = (0..1_000).take_while(|_| bench.store.maintain().unwrap()).count();
+        assert!(steps < 1_000, "seed {seed}: a damaged segment is rewritten again and again");
     }
     assert!(reports > 50 && served > 2_000, "{reports} reports, {served} messages");
 }

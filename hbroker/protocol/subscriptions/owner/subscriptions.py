@@ -234,8 +234,8 @@ class OwnerSubscriptions:
         return ended
 
     def await_grants(self, now: int, claimed: Iterable[str]) -> None:
-        """After a restart: keeps what waits for restored sessions until these subtrees are granted, as after a
-        lease that ended."""
+        """After a restart: keeps what waits for restored sessions until these subtrees are granted, as after
+        a lease that ended."""
         for subtree in claimed:
             self._ended_leases.begin(now, subtree)
         self._ended_leases.prune(lambda subtree: not self._kept_touching(subtree))

@@ -6,6 +6,7 @@ use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{OWN, add_persistent, check, firsts, go_offline, status, subscribe};
+use crate::engine::metrics::counters::Drop;
 use crate::schema::reason;
 use crate::tables::match_set::Subscriber;
 
@@ -118,4 +119,49 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
             assert_eq!(store.store.states().map(|state| state.live).sum::<u64>(), 0, "seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_stored_message_of_a_group_is_stored_for_the_member_that_gets_it_next() {
+    let (mut network, node) = Network::with_node(1, 1);
+    network.add_store(node);
+    let members: Vec<usize> = (0..2).map(|_| network.add_member(node, "a/#", "g", 1)).collect();
+    let publisher = network.add_client();
+    let [offline, next] = [members[0], members[1]];
+    for member in [offline, next] {
+        network.open_session(member, node, true);
+    }
+    go_offline(&mut network, node, next);
+    go_offline(&mut network, node, offline);
+    (0..20).for_each(|_| _ = network.publish(publisher, &message("a/b", b"x", 1)));
+    network.run(SECOND);
+    assert_eq!(acknowledged(&network, publisher).len(), 20);
+    network.hosts[next].reads = false;
+    network.connect(next, node);
+    let (now, key) = (network.now, network.session(offline, node));
+    network.hosts[node].engines[0].end_session(now, key, Drop::SessionEnded);
+    network.run(SECOND);
+    network.lose_power(node);
+    network.open_session(next, node, true);
+    network.restore_queue(node, network.hosts[next].session);
+    assert_eq!(status(&network, node, next).queued, 20);
+}
+
+#[test]
+fn a_restart_keeps_what_is_stored_beyond_the_bounds_of_a_queue() {
+    let (mut network, node) = Network::with_node(1, 1);
+    network.add_store(node);
+    let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
+    network.hosts[subscriber].reads = false;
+    let publisher = network.add_client();
+    for _ in 0..30 {
+        (0..400).for_each(|_| _ = network.publish(publisher, &message("a/b", b"x", 1)));
+        network.run(SECOND / 4);
+    }
+    go_offline(&mut network, node, subscriber);
+    network.run(SECOND);
+    let before = status(&network, node, subscriber).queued;
+    assert!(before > 10_000, "{before} are more than a queue may have");
+    lose_power(&mut network, node, &[subscriber]);
+    assert_eq!(status(&network, node, subscriber).queued, before);
 }
