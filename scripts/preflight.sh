@@ -5,7 +5,7 @@
 # PYTHON=/path/to/python chooses one; otherwise it is python3 if that is new enough, else the newest of 3.11 to 3.14.
 set -euo pipefail
 
-readonly OLDEST_PYTHON=3.11 OLDEST_RUST=1.88
+readonly OLDEST_PYTHON=3.11 OLDEST_RUST=1.90
 
 say() { printf '%s\n' "$*" >&2; }
 
