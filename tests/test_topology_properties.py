@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hbroker import topology
-from hbroker.config import LeasePolicy, Limits, NodeSettings, TelemetrySettings
+from hbroker.config import Durability, LeasePolicy, Limits, NodeSettings, TelemetrySettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.topology import Plan, Topology
 from hbroker.topology.model import contains, with_root
@@ -78,6 +78,7 @@ def networks(draw: st.DrawFn) -> Topology:
             advertise=draw(st.one_of(st.none(), st.tuples(HOST, st.just(0)))),
             workers=draw(st.integers(1, 64)),
             policy=draw(st.sampled_from(LeasePolicy)),
+            durability=draw(st.sampled_from(Durability)),
             join_key=key,
             limits=limits,
             also=others,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
@@ -48,6 +50,8 @@ MAX_KEY_BYTES = 4096
 MAX_SUBTREE_BYTES = 60_000
 """Less than the 65,535 bytes of a topic (docs/protocol.md §9), which leaves room for topics below the
 subtree."""
+
+ChoiceT = TypeVar("ChoiceT", bound=Enum)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -218,23 +222,21 @@ def read_address(
 
 def read_policy(node: yaml.Node, report: Report) -> LeasePolicy | None:
     """Reads the policy for the end of a lease (docs/protocol.md §5.6)."""
-    text = report.text(node, "policy")
-    try:
-        return LeasePolicy(text) if text is not None else None
-    except ValueError:
-        choices = " or ".join(f"`{policy.value}`" for policy in LeasePolicy)
-        report.error(node, f"{text!r} is not a policy", f"write {choices}")
-        return None
+    return _read_choice(LeasePolicy, "policy", node, report)
 
 
 def read_durability(node: yaml.Node, report: Report) -> Durability | None:
-    """Reads what a PUBACK says of sessions that are not connected."""
-    text = report.text(node, "durability")
+    """Reads what a PUBACK says of sessions that are not connected (docs/guarantees.md, Durability)."""
+    return _read_choice(Durability, "durability", node, report)
+
+
+def _read_choice(choices: type[ChoiceT], key: str, node: yaml.Node, report: Report) -> ChoiceT | None:
+    text = report.text(node, key)
     try:
-        return Durability(text) if text is not None else None
+        return choices(text) if text is not None else None
     except ValueError:
-        choices = ", ".join(f"`{durability.value}`" for durability in Durability)
-        report.error(node, f"{text!r} is not a durability", f"write one of {choices}")
+        values = " or ".join(f"`{choice.value}`" for choice in choices)
+        report.error(node, f"{text!r} is not a {key}", f"write {values}")
         return None
 
 
