@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tests.lab.journal import Received
-from tests.lab.network import Publisher
+from tests.lab.network import Publisher, Subscriber, until
 
-__all__ = ["longest_gap_s", "missing", "require_order", "require_single"]
+__all__ = ["await_all", "longest_gap_s", "missing", "require_order", "require_single"]
 
 
 def missing(publisher: Publisher, received: Iterable[Received], until: int | None = None) -> list[int]:
@@ -21,6 +21,20 @@ def missing(publisher: Publisher, received: Iterable[Received], until: int | Non
         for entry in acknowledged
         if entry.number not in arrived and (until is None or entry.at <= until)
     )
+
+
+def await_all(subscriber: Subscriber, publishers: Collection[Publisher]) -> None:
+    """Waits until the subscriber has received every acknowledged message.
+
+    An owner does not delay PUBACK for a subscriber that has not acknowledged for two seconds (§7.3). Such a
+    subscriber receives the queued messages later.
+    """
+
+    def lacks_none() -> bool:
+        received = subscriber.received()
+        return not any(missing(publisher, received) for publisher in publishers)
+
+    until(lacks_none, f"all acknowledged messages have come to {subscriber.host}")
 
 
 def require_order(received: Iterable[Received]) -> None:

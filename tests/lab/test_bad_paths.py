@@ -9,10 +9,7 @@ import pytest
 from hbroker.sim.lab import Lab
 from tests.lab.conftest import BAD, TOPICS
 from tests.lab.network import Network, Publisher, Subscriber
-from tests.lab.result import missing, require_order, require_single
-from tests.waiting import until
-
-PATIENCE_S = 60.0
+from tests.lab.result import await_all, missing, require_order, require_single
 
 
 @pytest.mark.timeout(3_600)
@@ -33,24 +30,13 @@ def test_all_messages_arrive_in_order_over_bad_paths_and_at_qos_2_once(
     for publisher in publishers.values():
         publisher.await_end(patience_s=3_000 if is_long else 100)
     for subscriber in subscribers:
-        await_all(subscriber, publishers)
+        await_all(subscriber, publishers.values())
         subscriber.end()
         require_all(subscriber, publishers, count)
     seen = lab.counts()
     assert 0.15 < seen["lost"] / seen["in"] < 0.25
     assert seen["damaged"] > 0
     assert checksum_errors(lab, "a") > 0
-
-
-def await_all(subscriber: Subscriber, publishers: dict[int, Publisher]) -> None:
-    """An owner does not delay PUBACK for a subscriber that has not acknowledged for two seconds (§7.3).
-    The subscriber gets the queued messages later."""
-
-    def lacking() -> list[int]:
-        received = subscriber.received()
-        return [number for publisher in publishers.values() for number in missing(publisher, received)]
-
-    until(lambda: not lacking(), "all has come", PATIENCE_S, found=lacking, glance_s=0.25)
 
 
 def require_all(subscriber: Subscriber, publishers: dict[int, Publisher], count: int) -> None:

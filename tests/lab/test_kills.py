@@ -12,8 +12,8 @@ from hbroker.protocol import timers
 from hbroker.sim.lab import Lab
 from tests.lab.conftest import BAD, FILTERS, TOPICS
 from tests.lab.journal import now
-from tests.lab.network import Network, Subscriber
-from tests.lab.result import missing, require_order, require_single
+from tests.lab.network import Network, Subscriber, until
+from tests.lab.result import await_all, missing, require_order, require_single
 
 RATE = "150"
 
@@ -41,9 +41,15 @@ def test_killed_processes_lose_and_duplicate_no_messages(lab: Lab, network: Netw
         back = now()
         for publisher in publishers:
             publisher.await_flow(back + timers.SECOND)
-    for program in (*publishers, *subscribers):
-        program.end()
+    for publisher in publishers:
+        publisher.end()
+    await_all(subscribers[1], publishers)
+    if is_long:
+        until(lambda: highest_numbers(gone) == highest_numbers(subscribers[1]), "both have the last messages")
+    else:
+        await_all(gone, publishers)
     for subscriber in subscribers:
+        subscriber.end()
         require_order(subscriber.received())
         require_single(entry for entry in subscriber.received() if entry.source == "two")
         assert highest_numbers(subscriber) == highest_numbers(subscribers[1])
