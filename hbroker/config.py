@@ -38,8 +38,10 @@ class Limits:
     sessions: int = 1_000_000
     sessions_per_address: int = 100_000
     """Sessions of clients and children at one IPv4 address, or in one IPv6 network of 64 bits."""
+    queue_messages: int = 10_000
+    """Messages that are queued for one session."""
     queue_bytes: int = 16 * 1024 * 1024
-    """Bytes of the messages that are queued for one session."""
+    """The bytes of these, with the cost of keeping them."""
     subscriptions: int = 100_000
     """Filters of one session. Each 64 bytes of a filter's length count as one filter more."""
     session_expiry: int = 7 * 86_400

@@ -117,7 +117,7 @@ def test_the_home_topology_has_the_rooms_of_the_paper() -> None:
 def test_every_setting_is_read() -> None:
     network = topology.parse(
         """
-        limits: {sessions: 10, queue_bytes: 65536, delegations: 7}
+        limits: {sessions: 10, queue_messages: 200, queue_bytes: 65536, delegations: 7}
         auth: {join_key: 0123456789abcdef}
         nodes:
           - {name: kitchen, subtree: home/kitchen, listen: "[::1]:0", workers: 3, policy: serve}
@@ -134,7 +134,11 @@ def test_every_setting_is_read() -> None:
     assert kitchen.root == ("192.0.2.1", 7700)
     assert (kitchen.listen, kitchen.workers, kitchen.policy) == (("::1", 0), 3, LeasePolicy.SERVE)
     assert kitchen.join_key == b"0123456789abcdef"
-    assert kitchen.limits == root.limits == Limits(sessions=10, queue_bytes=65536, delegations=7)
+    assert (
+        kitchen.limits
+        == root.limits
+        == Limits(sessions=10, queue_messages=200, queue_bytes=65536, delegations=7)
+    )
     assert "0123456789abcdef" not in repr(network)
     with pytest.raises(FrozenInstanceError):
         root.name = "other"  # type: ignore[misc]

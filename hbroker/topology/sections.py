@@ -30,6 +30,7 @@ AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "anonymous")
 LIMIT_RANGES = {
     "sessions": (1, 10_000_000),
     "sessions_per_address": (1, 10_000_000),
+    "queue_messages": (100, 1_000_000_000),
     "queue_bytes": (65_536, 1 << 32),
     "subscriptions": (1, 10_000_000),
     "session_expiry": (1, 0xFFFF_FFFF),

@@ -256,11 +256,14 @@ impl Engine {
         self.out.storing = Some(Box::new(Storing::new(mailbox)));
     }
 
-    /// What is to be done once after many datagrams: acknowledges what is stored now, and gives the store what
-    /// has gathered.
+    /// What is to be done once after many datagrams: acknowledges what is stored now, takes what was read, and
+    /// gives the store what has gathered.
     pub fn end_turn(&mut self, now: Micros) {
         if let Some(storing) = &mut self.out.storing {
             storing.return_tickets(&mut self.out.pending.tickets);
+            for (key, messages) in storing.take_answers(self.worker) {
+                self.out.load(now, key, messages);
+            }
             self.settle_pending(now);
         }
         if let Some(storing) = &mut self.out.storing {

@@ -106,8 +106,10 @@ pub struct Messages {
     pub messages: Vec<Stored>,
     /// Messages whose records are damaged: they are settled.
     pub damage: Vec<Damage>,
-    /// The number after the last message that was looked at; `None`: there are no more.
-    pub next: Option<u64>,
+    /// All messages below this number were read or are settled.
+    pub next: u64,
+    /// There are no more.
+    pub is_all: bool,
 }
 
 impl<D: Disk, I: Index> Store<D, I> {
@@ -230,8 +232,8 @@ impl<D: Disk, I: Index> Store<D, I> {
 
     // Read
 
-    /// The next messages of a session's queue, from a number on, in order; about `bytes` bytes of them, and at
-    /// least one, if there is one.
+    /// The next messages of a session's queue, from a number on, in order; at least one, if there is one, and
+    /// as many as take about `bytes` bytes of memory.
     ///
     /// # Errors
     /// The disk fails.
@@ -240,13 +242,16 @@ impl<D: Disk, I: Index> Store<D, I> {
         loop {
             let entries = self.queues.entries(session, next, &self.index)?;
             if entries.is_empty() {
+                // Without a queue, nothing is left of it.
+                read.next = self.state(session).map_or(u64::MAX, |state| state.next.max(from));
+                read.is_all = true;
                 return Ok(read);
             }
             for (number, position) in entries {
                 next = number + 1;
                 match self.log.read(position, |kind, body| stored(kind, body, session, number)) {
                     Ok(Some(message)) => {
-                        size += message.field.len();
+                        size += size_of::<Stored>() + message.field.len();
                         read.messages.push(message);
                     }
                     Ok(None) => read.damage.push(self.log.damage_at(position)),
@@ -259,7 +264,7 @@ impl<D: Disk, I: Index> Store<D, I> {
                     self.apply(batch.bytes());
                 }
                 if size >= bytes {
-                    read.next = Some(next);
+                    read.next = next;
                     return Ok(read);
                 }
             }

@@ -127,21 +127,25 @@ TARGET_TRANSITIONS: Final = {
 }
 
 
+_NOT_READY: Final = b""
+"""Stands for a packet that is not ready yet."""
+
+
 class TransferSender:
-    """Sends records over a link, in rounds."""
+    """Sends records over a link, in rounds. None among the packets: the next ones are not ready yet."""
 
     def __init__(self, core: NodeCore, subtree: str, epoch: int, link: int) -> None:
         self._core = core
         self._subtree = subtree
         self._epoch = epoch
         self._link = link
-        self._batches: deque[Iterator[pb.Transfer]] = deque()
+        self._batches: deque[Iterator[pb.Transfer | None]] = deque()
         self._unsent: bytes | None = None
         self._due: int | None = None
         self.progress_at = 0
-        """When a packet was last sent, in microseconds."""
+        """When a packet was last sent, or was not ready yet, in microseconds."""
 
-    def add(self, transfer_packets: Iterable[pb.Transfer]) -> None:
+    def add(self, transfer_packets: Iterable[pb.Transfer | None]) -> None:
         """Adds packets behind all earlier ones, to be sent from the next round on."""
         self._batches.append(iter(transfer_packets))
         self._due = 0 if self._due is None else self._due
@@ -156,6 +160,9 @@ class TransferSender:
             if packet is None:
                 self._due = None
                 return
+            if packet is _NOT_READY:
+                self.progress_at = now
+                return
             if not self._core.send(self._link, packet):
                 self._unsent, self._due = packet, now + NO_ROOM_PAUSE
                 return
@@ -167,8 +174,9 @@ class TransferSender:
 
     def _next(self) -> bytes | None:
         while self._batches:
-            transfer = next(self._batches[0], None)
-            if transfer is not None:
+            for transfer in self._batches[0]:
+                if transfer is None:
+                    return _NOT_READY
                 transfer.subtree, transfer.epoch = self._subtree, self._epoch
                 return pack(transfer)
             self._batches.popleft()
@@ -313,12 +321,15 @@ class HandoverSource:
     def _excluded(self) -> list[str]:
         return self._subtree_state.subtrees_granted_below(self._subtree)
 
-    def _copied_messages(self) -> Iterator[pb.Transfer]:
-        """The messages that wait for sessions, until few are left; the rest goes with COMMIT."""
+    def _copied_messages(self) -> Iterator[pb.Transfer | None]:
+        """The messages that wait for sessions, until few are left; the rest goes with COMMIT. None: the core
+        reads some of them from its store first."""
         is_near = False
         while not is_near:
             transfers, is_near = self._core.copy_export(self._export, self._excluded)
             yield from map(pb.Transfer.FromString, transfers)
+            if not transfers and not is_near:
+                yield None
 
     def _difference(self) -> Iterator[pb.Transfer]:
         """The changes of these messages since they were copied. From now on the core holds all of them."""

@@ -93,7 +93,8 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
         seed=secrets.randbits(64),
         max_links=settings.limits.sessions,
         max_links_of_host=settings.limits.sessions_per_address,
-        link_queue_bytes=settings.limits.queue_bytes,
+        queue_messages=settings.limits.queue_messages,
+        queue_bytes=settings.limits.queue_bytes,
         telemetry=settings.telemetry.is_on,
     )
 

@@ -65,7 +65,7 @@ impl Core {
         let mut waiting = before.bytes();
         self.each(|engine, _| {
             engine.begin_export(id);
-            waiting += engine.waiting_bytes();
+            waiting += engine.queued_bytes();
         });
         let copying = Copying {
             subtree: region.subtree.into(),
@@ -99,7 +99,7 @@ impl Core {
         copying.copied += step.bytes;
         let copies = step.copies.len() as u64;
         add_step(&mut out, step);
-        let mut is_near = copying.copied > copying.most;
+        let mut is_near = copying.copied > copying.most && !self.has_backlog();
         if is_round_over {
             copying.worker = (copying.worker + 1) % self.workers();
             if copying.worker == 0 {
@@ -108,6 +108,13 @@ impl Core {
         }
         moves.copied += copies;
         (out.into_all(), is_near)
+    }
+
+    /// Whether a session has a backlog that was not read, and so cannot be taken out.
+    fn has_backlog(&self) -> bool {
+        let mut has_backlog = false;
+        self.each(|engine, _| has_backlog |= engine.has_backlog());
+        has_backlog
     }
 
     /// Cancels an export: nothing moves. Returns the number under which earlier records are still held; 0:

@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Gives a session, which must be open, the messages that an earlier run has stored for it. Returns how
-    /// many they are.
+    /// many they are. Only those for members of shared groups are read now.
     ///
     /// # Errors
     /// The disk fails.
@@ -80,17 +80,18 @@ impl Core {
         let Some(state) = store.state(session).filter(|_| restored.insert(session)) else {
             return Ok(0);
         };
-        let (mut messages, mut next) = (Vec::new(), Some(0));
-        while let Some(from) = next {
-            let read = store.read(session, from, STEP_BYTES)?;
-            messages.extend(read.messages);
-            next = read.next;
-            self.store.get().into_iter().for_each(|node_store| node_store.mailbox.note_damage(&read.damage));
+        let mut is_needed = self.on(key.worker(), |engine, now| engine.restore(now, state));
+        let mut next = 0;
+        while is_needed {
+            let messages = store.read(session, next, STEP_BYTES)?;
+            next = messages.next;
+            self.store
+                .get()
+                .into_iter()
+                .for_each(|node_store| node_store.mailbox.note_damage(&messages.damage));
+            is_needed = self.on(key.worker(), |engine, now| engine.load(now, key, messages));
         }
-        drop(stage);
-        let count = messages.len();
-        self.on(key.worker(), |engine, now| engine.restore(now, session, state.next - 1, messages));
-        Ok(count)
+        Ok(state.live as usize)
     }
 
     /// Drops what is stored for sessions that were not restored, and starts the store's thread.

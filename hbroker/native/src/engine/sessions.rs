@@ -6,6 +6,7 @@
 //!       |-- table               Sessions: all sessions of a worker, and the memory for their queues
 //!       |     `-- session             one session: queue, messages in flight, credit, tickets
 //!       |           |-- queue               the bounded queue
+//!       |           |-- backlog             the part of the queue that only the store has
 //!       |           |-- progress            is the session stalled?
 //!       |           `-- counters            what became of its messages
 //!       |-- settlement          what is left to do afterwards: tickets, messages that the store need not keep
@@ -13,6 +14,7 @@
 //!       `-- message             QueuedMessage, QueuedBatch: what a session gets; memory for short messages
 //! ```
 
+pub mod backlog;
 pub mod counters;
 pub mod delivery_batches;
 pub mod message;

@@ -3,21 +3,25 @@
 //! ```text
 //! engines -- submit --> Mailbox --> the store, in turns: take all, write, sync once
 //! engines <-- stored --    '-----<
+//! engines -- request --> Mailbox --> the store reads, after it has taken what was submitted before
+//! engines <-- answers --   '-----<
 //! ```
 //!
 //! Each submission has a number, ascending over all workers. A turn takes all that was submitted, so that one
 //! sync serves all of it; while the disk syncs, the next submissions gather. No engine waits for the disk.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::link_id::SessionKey;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
 use crate::store::log::Damage;
 use crate::store::record::Batch;
-use crate::store::{Failure, Store};
+use crate::store::{Failure, Messages, Store};
 
 /// With so many bytes of records that are not on the disk, the mailbox is full.
 const MOST_BYTES: usize = 64 << 20;
@@ -25,6 +29,8 @@ const MOST_BYTES: usize = 64 << 20;
 const RETRY: Duration = Duration::from_secs(1);
 /// How many steps of maintenance one turn takes at most, if there is something else to do.
 const STEPS: usize = 4;
+/// How many bytes of messages one turn reads at most, and the messages of one request.
+const MOST_READ_BYTES: usize = 4 << 20;
 
 /// Between engines and their store.
 #[derive(Default)]
@@ -44,11 +50,26 @@ struct State {
     last: u64,
     /// For each worker.
     wakers: Vec<Option<Box<dyn Fn() + Send>>>,
+    requests: VecDeque<ReadRequest>,
+    /// For each worker.
+    answers: Vec<Vec<(SessionKey, Messages)>>,
     /// The bytes that a turn has taken, and that are not stored yet.
     taken: usize,
     health: Health,
     damage: Vec<Damage>,
     is_closed: bool,
+}
+
+/// Some messages of a session's queue are to be read.
+#[derive(Debug)]
+pub struct ReadRequest {
+    /// Who gets the answer.
+    pub key: SessionKey,
+    pub session: u64,
+    /// The number of the first message.
+    pub from: u64,
+    /// About so many bytes are read.
+    pub bytes: usize,
 }
 
 /// How the disk does.
@@ -68,6 +89,7 @@ impl Mailbox {
         let mailbox = Self::default();
         let mut state = mailbox.state.lock();
         state.wakers.resize_with(workers.into(), || None);
+        state.answers.resize_with(workers.into(), Vec::new);
         drop(state);
         mailbox
     }
@@ -85,6 +107,17 @@ impl Mailbox {
         batch.clear();
         self.changed.notify_one();
         last
+    }
+
+    /// Asks for messages, and empties the list.
+    pub fn request(&self, requests: &mut Vec<ReadRequest>) {
+        self.state.lock().requests.extend(requests.drain(..));
+        self.changed.notify_one();
+    }
+
+    /// Takes what was read for a worker.
+    pub fn take_answers(&self, worker: u8) -> Vec<(SessionKey, Messages)> {
+        self.state.lock().answers.get_mut(usize::from(worker)).map(std::mem::take).unwrap_or_default()
     }
 
     /// The number of the last submission that is stored, and with it all before.
@@ -132,18 +165,22 @@ impl Mailbox {
 
     // For the store
 
-    /// Stores everything that was submitted. True: there is more to do now.
+    /// Stores everything that was submitted, and reads what was asked for. True: there is more to do now.
     pub fn turn<D: Disk, I: Index>(&self, store: &mut Store<D, I>) -> bool {
         let mut state = self.state.lock();
         if matches!(state.health, Health::Failed(_)) {
             return false;
         }
         let (records, last) = (std::mem::take(&mut state.records), state.last);
+        let requests = std::mem::take(&mut state.requests);
         state.taken += records.len();
         drop(state);
         let is_new = last > self.stored();
         store.apply(&records);
-        let mut result = if is_new { store.commit() } else { Ok(()) };
+        let mut result = self.read(store, requests);
+        if is_new && result.is_ok() {
+            result = store.commit();
+        }
         if result.is_ok() && is_new {
             let mut state = self.state.lock();
             state.taken = 0;
@@ -171,12 +208,44 @@ impl Mailbox {
         has_more && is_written
     }
 
+    /// Reads what was asked for. What would be too much at once waits for the next turn.
+    fn read<D: Disk, I: Index>(
+        &self,
+        store: &mut Store<D, I>,
+        mut requests: VecDeque<ReadRequest>,
+    ) -> Result<(), Failure> {
+        let (mut answers, mut bytes) = (Vec::new(), 0);
+        while bytes < MOST_READ_BYTES
+            && let Some(ReadRequest { key, session, from, bytes: most }) = requests.pop_front()
+        {
+            let messages = store.read(session, from, most).map_err(Failure::Fatal)?;
+            bytes += messages.messages.iter().map(|stored| stored.field.len()).sum::<usize>();
+            self.note_damage(&messages.damage);
+            answers.push((key, messages));
+        }
+        if answers.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        while let Some(request) = requests.pop_back() {
+            state.requests.push_front(request);
+        }
+        for (key, messages) in answers {
+            if let Some(of_worker) = state.answers.get_mut(usize::from(key.worker())) {
+                of_worker.push((key, messages));
+            }
+        }
+        drop(state);
+        self.wake();
+        Ok(())
+    }
+
     /// Runs turns until the mailbox is closed and nothing is left to store, or the disk has failed.
     pub fn run<D: Disk, I: Index>(&self, store: &mut Store<D, I>) {
         loop {
             let has_more = self.turn(store);
             let mut state = self.state.lock();
-            let is_idle = state.records.is_empty();
+            let is_idle = state.records.is_empty() && state.requests.is_empty();
             match state.health {
                 Health::Failed(_) => return,
                 Health::Working if !is_idle => {}

@@ -66,6 +66,8 @@ struct Span {
     first: u64,
     /// How many of them are not settled.
     live: u64,
+    /// The bytes of those; an estimate if some are settled.
+    bytes: u64,
 }
 
 /// The state of one queue.
@@ -76,6 +78,8 @@ pub struct QueueState {
     pub next: u64,
     /// How many messages are not settled.
     pub live: u64,
+    /// About how many bytes these have.
+    pub bytes: u64,
 }
 
 impl Queues {
@@ -87,7 +91,7 @@ impl Queues {
             Kind::Message => {
                 if let Some(message) = MessageBody::parse(body) {
                     for target in message.targets() {
-                        self.add(target.session, (target.number, position), segment);
+                        self.add(target.session, (target.number, position), segment, message.field.len());
                     }
                 }
             }
@@ -300,7 +304,7 @@ impl Queues {
         assert!(live.values().all(|live| *live == 0));
     }
 
-    fn add(&mut self, session: u64, (number, position): Entry, segment: u64) {
+    fn add(&mut self, session: u64, (number, position): Entry, segment: u64, size: usize) {
         let Self { by_session, last_id, usage, changed, blocks, .. } = self;
         let queue = by_session.entry(session).or_insert_with(|| {
             *last_id += 1;
@@ -320,8 +324,11 @@ impl Queues {
             blocks.insert((queue.id, full.first()), full.bytes().to_vec());
         }
         match queue.spans.back_mut() {
-            Some(span) if span.segment == segment => span.live += 1,
-            _ => queue.spans.push_back(Span { segment, first: number, live: 1 }),
+            Some(span) if span.segment == segment => {
+                span.live += 1;
+                span.bytes += size as u64;
+            }
+            _ => queue.spans.push_back(Span { segment, first: number, live: 1, bytes: size as u64 }),
         }
         let usage = usage.entry(segment).or_default();
         usage.all += 1;
@@ -368,6 +375,7 @@ fn discount(spans: &mut VecDeque<Span>, usage: &mut BTreeMap<u64, Usage>, from: 
         let (first, last) = (from.max(span.first), to.min(next - 1));
         if first <= last {
             let count = last - first + 1;
+            span.bytes -= (u128::from(span.bytes) * u128::from(count) / u128::from(span.live)) as u64;
             span.live -= count;
             let segment = usage_of(usage, span.segment);
             usage.entry(segment).and_modify(|usage| usage.live -= count);
@@ -389,7 +397,9 @@ impl Queue {
     }
 
     fn state(&self, session: u64) -> QueueState {
-        QueueState { session, next: self.next, live: self.spans.iter().map(|span| span.live).sum() }
+        let (live, bytes) =
+            self.spans.iter().fold((0, 0), |(live, bytes), span| (live + span.live, bytes + span.bytes));
+        QueueState { session, next: self.next, live, bytes }
     }
 
     fn is_settled(&self, number: u64) -> bool {
@@ -462,7 +472,7 @@ impl Queue {
             put_varint(&mut bytes, number);
         }
         for span in &self.spans {
-            [span.segment, span.first, span.live]
+            [span.segment, span.first, span.live, span.bytes]
                 .into_iter()
                 .for_each(|number| put_varint(&mut bytes, number));
         }
@@ -480,8 +490,9 @@ impl Queue {
         queue.cleared = take_varint(&mut row)?;
         for _ in 0..take_varint(&mut row)? {
             let segment = take_varint(&mut row)?;
-            let (first, live) = (take_varint(&mut row)?, take_varint(&mut row)?);
-            queue.spans.push_back(Span { segment, first, live });
+            let (first, live, bytes) =
+                (take_varint(&mut row)?, take_varint(&mut row)?, take_varint(&mut row)?);
+            queue.spans.push_back(Span { segment, first, live, bytes });
         }
         let mut ranges = Vec::new();
         while !row.is_empty() {

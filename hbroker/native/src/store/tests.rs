@@ -145,10 +145,10 @@ impl Bench {
                 assert_eq!(message.options, [session as u8]);
                 assert!(message.number >= from && found.insert(message.number, message.field).is_none());
             }
-            match read.next {
-                Some(next) => from = next,
-                None => return found,
+            if read.is_all {
+                return found;
             }
+            from = read.next;
         }
     }
 
@@ -311,10 +311,10 @@ fn flipped_bits_are_reported_and_never_served() {
                     // A flipped bit may have hit the record by which it was settled.
                     assert!(expected.is_none_or(|field| *field == message.field), "seed {seed}");
                 }
-                match read.next {
-                    Some(next) => from = next,
-                    None => break,
+                if read.is_all {
+                    break;
                 }
+                from = read.next;
             }
         }
         reports += damage.len();

@@ -22,13 +22,13 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::publish_of;
-use crate::engine::sessions::queue::MessageList;
-use crate::engine::sessions::storing;
+use crate::engine::sessions::session::Session;
 use crate::engine::transport::outbound::Outbound;
 use crate::engine::{Engine, Side};
 use crate::link_id::SessionKey;
 use crate::schema::reason;
-use crate::store::Stored;
+use crate::store::Messages;
+use crate::store::queues::QueueState;
 use crate::tables::jurisdiction::{Cut, Decision};
 use crate::tables::window::Seen;
 use crate::topic::Region;
@@ -79,7 +79,8 @@ impl Engine {
     }
 
     /// Takes the next step of copying; the result also contains the copies that are void. True: all sessions
-    /// have been looked at, and the next step begins with the first again.
+    /// have been looked at, and the next step begins with the first again. A session with a backlog has to read
+    /// it first.
     pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
         let mut step = Step::default();
         let Outbound { exports, sessions, .. } = &mut self.out;
@@ -88,10 +89,14 @@ impl Engine {
         };
         step.gone.extend(exporting.ended.drain(..).map(Gone::all));
         let end = exporting.position + STEP_POSITIONS;
-        loop {
+        let unread = loop {
             match sessions.at_position(exporting.position) {
-                None => break,
+                None => {
+                    exporting.position = 0;
+                    return (step, true);
+                }
                 Some(_) if exporting.position >= end => return (step, false),
+                Some(Some(session)) if session.has_backlog() => break session.key(),
                 Some(session) => {
                     if session.is_some_and(|session| !session.copy(id, region, &mut step)) {
                         return (step, false);
@@ -99,9 +104,9 @@ impl Engine {
                     exporting.position += 1;
                 }
             }
-        }
-        exporting.position = 0;
-        (step, true)
+        };
+        self.out.refill(unread);
+        (step, false)
     }
 
     /// Begins again, because the region has changed. The copies so far are void.
@@ -147,7 +152,7 @@ impl Engine {
         let mut refused = 0;
         for moving in all {
             let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            match session.and_then(|key| self.out.take_in(now, key, moving.into_list_for(key), false)) {
+            match session.and_then(|key| self.out.take_in(now, key, moving.into_list_for(key))) {
                 Some(dropped) => refused += dropped as usize,
                 None => self.out.counters.drop_many(Drop::InvalidRecord, count),
             }
@@ -156,28 +161,22 @@ impl Engine {
         refused
     }
 
-    /// Gives a session, whose home is here, the messages that an earlier run had stored for it, the last one
-    /// under the number `last`. Messages that are not valid are dropped and counted.
-    pub fn restore(&mut self, now: Micros, session: u64, last: u64, messages: Vec<Stored>) {
-        let Some(key) = self.out.sessions.by_id(session) else {
-            return;
+    /// An earlier run has stored messages for a session, whose home is here. They stay in the store until they
+    /// are needed. Returns whether they are needed now (see `sessions::backlog`).
+    pub fn restore(&mut self, now: Micros, state: QueueState) -> bool {
+        let Some(key) = self.out.sessions.by_id(state.session) else {
+            return false;
         };
-        let mut list = MessageList::default();
-        for stored in messages {
-            let number = stored.number;
-            match storing::restored(stored) {
-                Some(queued_message) => list.push(queued_message),
-                None => {
-                    self.out.counters.drop(Drop::InvalidRecord);
-                    self.out.pending.settled.push((session, number));
-                }
-            }
-        }
-        if let Some(session) = self.out.sessions.get_mut(key) {
-            session.resume_stored(last, list.queued_messages.len() as u64);
-        }
-        self.out.take_in(now, key, list, true);
+        self.out.restore(now, key, state);
         self.settle_pending(now);
+        self.out.sessions.get(key).is_some_and(|session| session.is_member && session.has_backlog())
+    }
+
+    /// Messages of a session's backlog were read. Returns whether there are more.
+    pub fn load(&mut self, now: Micros, key: SessionKey, messages: Messages) -> bool {
+        self.out.load(now, key, messages);
+        self.settle_pending(now);
+        self.out.sessions.get(key).is_some_and(Session::has_backlog)
     }
 
     /// Messages that were taken from a session have moved: the store need not keep them any more.

@@ -57,6 +57,8 @@ pub enum Drop {
     UnknownTicket,
     /// A record of a handover that is invalid, or is for a session that is not here (§5.4).
     InvalidRecord,
+    /// A stored message that the store cannot read any more, because the disk is damaged.
+    Damaged,
     /// A retained message that the store had no room for.
     RetainedFull,
     /// The rest of the retained messages for a subscription whose session has too many replays (§7.6).
@@ -83,7 +85,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 36] = [
+const DROPS: [&str; 37] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -108,6 +110,7 @@ const DROPS: [&str; 36] = [
     "regrouped",
     "unknown_ticket",
     "invalid_record",
+    "damaged",
     "retained_full",
     "replays_full",
     "inbox_full",

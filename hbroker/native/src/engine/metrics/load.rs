@@ -202,7 +202,7 @@ impl Engine {
         }
         for session in sessions.into_iter().flatten() {
             weight.queued_messages += session.balance(self.unsent(session)).1;
-            weight.queued_bytes += session.queue.bytes() as u64;
+            weight.queued_bytes += session.queue.size().bytes as u64;
         }
         next
     }

@@ -3,8 +3,15 @@
 use crate::engine::metrics::counters::Drop;
 
 /// Why a message for a session went no further.
-const REASONS: [Drop; 6] =
-    [Drop::QueueFull, Drop::Offline, Drop::SessionEnded, Drop::SessionExpired, Drop::Moved, Drop::Regrouped];
+const REASONS: [Drop; 7] = [
+    Drop::QueueFull,
+    Drop::Offline,
+    Drop::SessionEnded,
+    Drop::SessionExpired,
+    Drop::Moved,
+    Drop::Regrouped,
+    Drop::Damaged,
+];
 
 /// At any time, `accepted` is the sum of delivered, expired, dropped and still queued messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::Micros;
+use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::shrink::shrink;
 use crate::tables::match_set::Overflow;
@@ -43,29 +44,46 @@ pub struct MessageList {
 pub struct SessionQueue {
     queued_messages: VecDeque<QueuedMessage>,
     bytes: usize,
-    bounds: Bounds,
+    /// Its own bounds in messages and bytes. More than 4 GiB count as 4 GiB.
+    most_messages: u32,
+    most_bytes: u32,
     /// No message in it expires before this time.
     next_expiry: Micros,
+    /// What only the store has: messages behind all others.
+    backlog: Option<Box<Backlog>>,
 }
 
 impl SessionQueue {
     pub fn new(bounds: Bounds) -> Self {
-        Self { queued_messages: VecDeque::new(), bytes: 0, bounds, next_expiry: Micros::MAX }
+        let mut queue = Self {
+            queued_messages: VecDeque::new(),
+            bytes: 0,
+            most_messages: 0,
+            most_bytes: 0,
+            next_expiry: Micros::MAX,
+            backlog: None,
+        };
+        queue.set_bounds(bounds);
+        queue
     }
 
     pub fn set_bounds(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
+        let at_most = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        (self.most_messages, self.most_bytes) = (at_most(bounds.messages), at_most(bounds.bytes));
     }
 
     /// The bounds that apply: its own, or `beyond` if that is more, but at most `most` bytes.
     pub fn limit(&self, beyond: Bounds, most: usize) -> Bounds {
-        let Bounds { messages, bytes } = self.bounds;
-        Bounds { messages: messages.max(beyond.messages), bytes: bytes.max(beyond.bytes).min(most) }
+        Bounds {
+            messages: beyond.messages.max(self.most_messages as usize),
+            bytes: beyond.bytes.max(self.most_bytes as usize).min(most),
+        }
     }
 
-    /// The number of messages, and the cost of keeping them.
+    /// The number of messages, and the cost of keeping them in memory, with the backlog.
     pub fn size(&self) -> Bounds {
-        Bounds { messages: self.queued_messages.len(), bytes: self.bytes }
+        let backlog = self.backlog.as_ref().map_or(Bounds::default(), |backlog| backlog.size());
+        Bounds { messages: self.queued_messages.len() + backlog.messages, bytes: self.bytes + backlog.bytes }
     }
 
     /// Appends a message. The queue may then be too large: call [`Self::next_excess`] until it is not.
@@ -123,7 +141,14 @@ impl SessionQueue {
 
     /// Whether it exceeds these bounds.
     pub fn is_over(&self, limit: Bounds) -> bool {
-        self.queued_messages.len() > limit.messages || self.bytes > limit.bytes
+        let Bounds { messages, bytes } = self.size();
+        messages > limit.messages || bytes > limit.bytes
+    }
+
+    /// Whether it exceeds these bounds with another message, whose cost this is.
+    pub fn is_over_with(&self, cost: usize, limit: Bounds) -> bool {
+        let Bounds { messages, bytes } = self.size();
+        messages + 1 > limit.messages || bytes + cost > limit.bytes
     }
 
     /// Takes the expired messages out. The whole queue is searched, but only if a message can have expired
@@ -183,20 +208,29 @@ impl SessionQueue {
             .range(self.queued_messages.partition_point(|queued_message| queued_message.number < number)..)
     }
 
-    /// The newest message.
+    /// The newest message in memory.
     pub fn newest(&self) -> Option<&QueuedMessage> {
         self.queued_messages.back()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.queued_messages.is_empty()
+        self.queued_messages.is_empty() && self.backlog.is_none()
     }
 
-    pub fn len(&self) -> usize {
+    /// The number of messages in memory.
+    pub fn loaded(&self) -> usize {
         self.queued_messages.len()
     }
 
-    /// The bytes of its messages, with the cost of keeping them.
+    pub fn backlog(&self) -> Option<&Backlog> {
+        self.backlog.as_deref()
+    }
+
+    pub(super) fn backlog_mut(&mut self) -> &mut Option<Box<Backlog>> {
+        &mut self.backlog
+    }
+
+    /// The bytes of the messages in memory, with the cost of keeping them.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -220,8 +254,8 @@ impl SessionQueue {
 
     /// Whether more than one part in `fraction` of its bounds is used.
     pub fn is_fuller_than(&self, fraction: usize) -> bool {
-        fraction * self.queued_messages.len() > self.bounds.messages
-            || fraction * self.bytes > self.bounds.bytes
+        let Bounds { messages, bytes } = self.size();
+        fraction * messages > self.most_messages as usize || fraction * bytes > self.most_bytes as usize
     }
 }
 

@@ -78,6 +78,9 @@ impl Outbound {
             counters.drop(Drop::SessionEnded);
             return false;
         };
+        if session.has_backlog() {
+            return self.offer_behind(now, key, queued_message);
+        }
         let ticket = queued_message.ticket;
         session.accept(now, 1, &mut queued_message);
         let mut holds_ticket = queued_message.ticket.is_some();
@@ -98,9 +101,10 @@ impl Outbound {
             links.touch(link);
         } else {
             let (before, beyond) = (session.waiting(), session.beyond());
+            let source = queued_message.source.filter(|_| session.keeps(&queued_message));
             session.queue.push(queued_message);
             self.fit(now, key, before, beyond);
-            self.hold_source(now, key);
+            self.hold_source(now, key, source);
         }
         if !is_watched {
             self.sessions.watch(now, key);
@@ -265,20 +269,18 @@ impl Outbound {
         all
     }
 
-    /// Gives a session the messages that were queued for it at another owner, or that an earlier run has stored
-    /// (`is_restored`), which all have room. Returns how many had none. `None`: there is no such session.
-    pub fn take_in(
-        &mut self,
-        now: Micros,
-        key: SessionKey,
-        list: MessageList,
-        is_restored: bool,
-    ) -> Option<u64> {
+    /// Gives a session the messages that were queued for it at another owner. Returns how many had no room.
+    /// `None`: there is no such session.
+    pub fn take_in(&mut self, now: Micros, key: SessionKey, list: MessageList) -> Option<u64> {
         let dropped = self.dropped(key);
         let session = self.sessions.get_mut(key)?;
         let (before, beyond) = (session.waiting(), session.beyond());
-        session.take_in(now, list, self.storing.as_deref_mut());
-        let beyond = if is_restored { session.beyond() } else { beyond };
+        match self.storing.as_deref_mut() {
+            Some(storing) if session.has_backlog() => {
+                session.take_in_behind(list, storing, &mut self.pending);
+            }
+            storing => session.take_in(now, list, storing),
+        }
         let after = session.waiting();
         self.sessions.recount(before, after);
         self.pump(now, key); // What its link takes is not bounded.
@@ -386,7 +388,7 @@ impl Outbound {
     }
 
     /// Gives queued messages to the session's link, as many as it takes.
-    fn pump(&mut self, now: Micros, key: SessionKey) {
+    pub(super) fn pump(&mut self, now: Micros, key: SessionKey) {
         let Self { links, sessions, counters, load, pending, .. } = self;
         let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
             return;
@@ -412,6 +414,7 @@ impl Outbound {
         let (link, after) = (session.link, session.waiting());
         sessions.recount(before, after);
         link.into_iter().for_each(|link| links.touch(link));
+        self.refill(key);
         self.let_go_unless_crowded(key);
         self.report_load(key);
     }
@@ -424,21 +427,26 @@ impl Outbound {
         let Some(current) = sessions.get(key).map(Session::waiting) else {
             return;
         };
-        let most = sessions.most_bytes(before, current);
+        let share = sessions.most_bytes(before, current);
         let has_more_than =
             |parts| sessions.get(key).is_some_and(|session| sessions.is_fuller_than(parts, session));
         let (has_all, has_half) = (has_more_than(1), has_more_than(2));
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        // As in `most_bytes`, the messages that it has already stay.
-        let most = if has_all && before.is_ready && current.is_ready { most.min(before.bytes) } else { most };
+        let most = match storing {
+            Some(_) if session.is_kept_on_disk() => usize::MAX,
+            // As in `most_bytes`, the messages that it has already stay.
+            _ if has_all && before.is_ready && current.is_ready => share.min(before.bytes),
+            _ => share,
+        };
         let limit = session.queue.limit(beyond, most);
         if session.queue.is_over(limit) {
             for dead in session.queue.take_dead(now) {
                 session.expire(&dead, pending);
             }
-            while session.queue.is_over(limit)
+            while !session.has_backlog()
+                && session.queue.is_over(limit)
                 && let Some(newest) = session.queue.newest()
             {
                 // A retained message has no publisher that could be held back.
@@ -464,23 +472,27 @@ impl Outbound {
                 }
             }
         }
+        while session.has_backlog() && session.queue.is_over(limit) && session.drop_oldest(pending) {
+            counters.drop(Drop::QueueFull);
+        }
+        session.queue.end_backlog_if_empty();
         let after = session.waiting();
         sessions.recount(before, after);
+        self.spill(key, share);
         self.report_load(key);
     }
 
-    /// If the session is crowded, holds the publisher of its newest message back. If the queues of all
-    /// sessions are too large, makes the owner look at all sessions soon.
-    fn hold_source(&mut self, now: Micros, key: SessionKey) {
+    /// If the session is crowded, holds the publisher of its newest message back, over whose link `source` it
+    /// came; `None`: the session may drop that message. If the queues of all sessions are too large, makes the
+    /// owner look at all sessions soon.
+    pub(super) fn hold_source(&mut self, now: Micros, key: SessionKey, source: Option<LinkId>) {
         if self.sessions.is_full() {
             self.sessions.look_by(now);
         }
         let Some(session) = self.sessions.get(key) else {
             return;
         };
-        if let Some(newest) = session.queue.newest()
-            && let Some(source) = newest.source
-            && session.keeps(newest)
+        if let Some(source) = source
             && (session.queue.is_fuller_than(2) || self.sessions.is_fuller_than(2, session))
             && !Defect::DropsWhatWaits.is_present()
         {

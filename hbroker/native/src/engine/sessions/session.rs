@@ -19,6 +19,7 @@ use crate::broken::Defect;
 use crate::engine::handover::copied::Copied;
 use crate::engine::handover::held_queues::Moving;
 use crate::engine::metrics::counters::Drop;
+use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::counters::SessionCounters;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::progress::{MARK_SPAN, ProgressMarks};
@@ -102,6 +103,8 @@ struct BusyState {
     stored: u64,
     /// How many of the stored messages were taken out, because they move, and are still in the stored queue.
     moving: u64,
+    /// Such messages came back, so the queue may not be in the order of the stored queue.
+    has_returned: bool,
 }
 
 /// The messages of a subtree that moves, taken out of a session.
@@ -121,7 +124,7 @@ pub struct Status {
     pub is_connected: bool,
     pub is_stalled: bool,
     pub session_counters: SessionCounters,
-    /// Messages that are queued or in flight, and their bytes.
+    /// Messages that are queued or in flight, and their bytes, with those that only the store has.
     pub queued: u64,
     pub queued_bytes: usize,
 }
@@ -162,6 +165,7 @@ impl Session {
         if self.is_idle() {
             self.begin(now);
         }
+        debug_assert!(ticket.is_none() || !self.has_backlog(), "the store holds it");
         *ticket = ticket.filter(|_| self.is_ready() && !is_early);
         self.tickets += if ticket.is_some() { count as usize } else { 0 };
     }
@@ -319,6 +323,27 @@ impl Session {
         self.busy.as_ref().is_some_and(|busy| busy.stored > 0)
     }
 
+    /// The number of the last message in its stored queue.
+    pub fn last_stored(&self) -> u64 {
+        self.busy.as_ref().map_or(0, |busy| busy.stored)
+    }
+
+    /// Whether messages in its queue may be only in the store (see `backlog`).
+    pub fn can_spill(&self) -> bool {
+        let is_moving = self.busy.as_ref().is_some_and(|busy| busy.moving > 0 || busy.has_returned);
+        self.is_kept_on_disk() && !is_moving
+    }
+
+    /// Whether only the store has some messages of its queue.
+    pub fn has_backlog(&self) -> bool {
+        self.queue.backlog().is_some()
+    }
+
+    /// Whether memory does not bound its queue, if there is a store.
+    pub fn is_kept_on_disk(&self) -> bool {
+        !self.is_ready() && !self.is_member || self.has_backlog()
+    }
+
     /// A message is to be stored. Returns its number in the stored queue.
     pub fn next_stored(&mut self) -> u64 {
         let busy = self.busy.get_or_insert_default();
@@ -331,7 +356,7 @@ impl Session {
     pub fn end_stored(&mut self) -> bool {
         let is_over = self.is_ready() && self.is_idle() && self.has_stored();
         let busy = self.busy.as_mut().filter(|busy| is_over && busy.moving == 0);
-        busy.map(|busy| busy.stored = 0).is_some()
+        busy.map(|busy| (busy.stored, busy.has_returned) = (0, false)).is_some()
     }
 
     /// Messages of its stored queue have moved to another owner.
@@ -345,6 +370,8 @@ impl Session {
     /// other members.
     pub fn end(&mut self, unsent: u64, why: Drop, pending: &mut PendingSettlement) -> Vec<QueuedMessage> {
         self.settle_copies(unsent, why);
+        let backlog = self.queue.backlog_mut().take().map_or(0, |backlog| backlog.size().messages);
+        self.session_counters.drop(why, backlog as u64);
         let waiting = std::iter::from_fn(|| self.queue.pop());
         let mut orphans = Vec::new();
         let sent = self.in_flight.take_all();
@@ -494,7 +521,7 @@ impl Session {
         self.shared_bytes().abs_diff(self.counted_bytes()) >= STEP
     }
 
-    /// The bytes that are queued or in flight.
+    /// The bytes in memory that are queued or in flight.
     pub fn queued_bytes(&self) -> usize {
         self.queue.bytes() + self.credit.open_bytes()
     }
@@ -520,7 +547,7 @@ impl Session {
         let unsent = unsent.min(self.copies);
         let mut session_counters = self.session_counters.clone();
         session_counters.delivered += self.copies - unsent;
-        let queued = unsent + (self.queue.len() + self.in_flight.len()) as u64;
+        let queued = unsent + (self.queue.size().messages + self.in_flight.len()) as u64;
         debug_assert_eq!(session_counters.open(), queued, "{session_counters:?}");
         (session_counters, queued)
     }
@@ -534,7 +561,7 @@ impl Session {
             is_stalled: self.is_stalled,
             session_counters,
             queued,
-            queued_bytes: self.queued_bytes(),
+            queued_bytes: self.queue.size().bytes + self.credit.open_bytes(),
         }
     }
 
@@ -560,7 +587,7 @@ impl Session {
 
     /// Marks the head of the queue.
     fn mark(&mut self, marked_at: Micros) {
-        let count = MARK_SPAN.min(self.in_flight.len() + self.queue.len());
+        let count = MARK_SPAN.min(self.in_flight.len() + self.queue.loaded());
         if let Some(through) = count.checked_sub(1).and_then(|newest| self.number_of(newest)) {
             self.busy.get_or_insert_default().progress_marks.get_or_insert_default().mark(marked_at, through);
         }
@@ -609,7 +636,8 @@ impl Session {
 
     /// The number of its oldest message, or of the next one that it gets.
     fn oldest(&self) -> u64 {
-        self.number_of(0).unwrap_or(self.session_counters.accepted + 1)
+        let behind = self.queue.backlog().map_or(self.session_counters.accepted + 1, Backlog::number);
+        self.number_of(0).unwrap_or(behind)
     }
 
     fn is_overdue(&self, now: Micros) -> bool {

@@ -12,9 +12,10 @@ use bytes::Bytes;
 use crate::Micros;
 use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::transport::delivery_records::{Ticket, Tickets};
-use crate::store::Stored;
-use crate::store::mailbox::Mailbox;
+use crate::link_id::SessionKey;
+use crate::store::mailbox::{Mailbox, ReadRequest};
 use crate::store::record::{Batch, Target};
+use crate::store::{Messages, Stored};
 use crate::tables::match_set::Overflow;
 use crate::wire::MeantFor;
 
@@ -34,6 +35,9 @@ pub struct Storing {
     tickets: Tickets,
     /// The tickets of what was submitted and is not stored yet, each with the number of the submission.
     submitted: VecDeque<(u64, Tickets)>,
+    /// What is to be read, and how many requests were not answered yet.
+    requests: Vec<ReadRequest>,
+    unanswered: usize,
     options: Vec<u8>,
 }
 
@@ -45,6 +49,8 @@ impl Storing {
             gathered: None,
             tickets: Tickets::default(),
             submitted: VecDeque::new(),
+            requests: Vec::new(),
+            unanswered: 0,
             options: Vec::new(),
         }
     }
@@ -94,7 +100,20 @@ impl Storing {
         self.submit();
     }
 
-    /// Submits what has gathered.
+    /// Asks for messages of a session's stored queue, from the number `from` on, about `bytes` bytes of them.
+    pub fn request(&mut self, key: SessionKey, session: u64, from: u64, bytes: usize) {
+        self.unanswered += 1;
+        self.requests.push(ReadRequest { key, session, from, bytes });
+    }
+
+    /// Takes what the store has read for this worker.
+    pub fn take_answers(&mut self, worker: u8) -> Vec<(SessionKey, Messages)> {
+        let answers = if self.unanswered > 0 { self.mailbox.take_answers(worker) } else { Vec::new() };
+        self.unanswered -= answers.len();
+        answers
+    }
+
+    /// Submits what has gathered, and what is to be read afterwards.
     pub fn submit(&mut self) {
         self.end_message();
         if !self.batch.is_empty() {
@@ -102,6 +121,9 @@ impl Storing {
             if !self.tickets.is_empty() {
                 self.submitted.push_back((number, std::mem::take(&mut self.tickets)));
             }
+        }
+        if !self.requests.is_empty() {
+            self.mailbox.request(&mut self.requests);
         }
     }
 
@@ -124,7 +146,7 @@ impl Storing {
 
     /// Whether nothing waits for the store.
     pub fn is_drained(&self) -> bool {
-        self.batch.is_empty() && self.gathered.is_none() && self.submitted.is_empty()
+        self.batch.is_empty() && self.gathered.is_none() && self.submitted.is_empty() && self.unanswered == 0
     }
 
     fn end_message(&mut self) {

@@ -167,6 +167,11 @@ impl Sessions {
         self.ready_bytes > self.most_bytes
     }
 
+    /// The queues of sessions that count as connected have more than half of what they may have.
+    pub fn is_half_full(&self) -> bool {
+        self.ready_bytes > self.most_bytes / 2
+    }
+
     pub fn by_id(&self, id: u64) -> Option<SessionKey> {
         self.by_id.get(&id).copied()
     }

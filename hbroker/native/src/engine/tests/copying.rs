@@ -257,6 +257,79 @@ fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
     }
 }
 
+/// Both nodes have stores, and only these have most of the messages.
+#[test]
+fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
+    for moves in [true, false] {
+        let mut network = Network::new(4, Faults::default());
+        let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 2));
+        let client = network.add_client();
+        network.listen(client, 1, "#", 2);
+        for node in [new, old] {
+            network.add_store(node);
+            subscribe_persistently(&mut network, client, node, "#");
+            network.run(MILLISECOND);
+            leave(&mut network, client, node);
+        }
+        let publishers = [network.add_client(), network.add_client()];
+        let publish = |network: &mut Network, count: u64| {
+            for _ in 0..count {
+                network.publish(publishers[0], &message("b/topic", &[0; 1_000], 1));
+                network.publish(publishers[1], &message("c", &[0; 1_000], 1));
+                network.run(MILLISECOND);
+            }
+        };
+        let has_backlog = |network: &Network, node: usize| {
+            network.hosts[node].engines.iter().any(|engine| engine.has_backlog())
+        };
+        publish(&mut network, 200);
+        assert!(has_backlog(&network, old));
+        let mut copy = Copy::begin(&mut network, old, "b");
+        for _ in 0..2 {
+            publish(&mut network, 5);
+            for worker in 0..2 {
+                while !copy.step(&mut network, worker) {
+                    network.run(MILLISECOND);
+                }
+            }
+        }
+        assert!(copy.copied >= 205 && !has_backlog(&network, old));
+        publish(&mut network, 5);
+        if !moves {
+            network.hosts[old].engines.iter_mut().for_each(|engine| engine.stop_export(EXPORT));
+            publish(&mut network, 5);
+            assert!(has_backlog(&network, old), "it need not be in memory any more");
+            network.connect(client, old);
+            network.run_until_drained();
+            assert_eq!(network.sequences(client, "b/topic"), (1..=220).collect::<Vec<_>>());
+            continue;
+        }
+        network.cut(old, "b", new);
+        network.run(100 * MILLISECOND); // The store has all of it.
+        let gave = copy.finish(&mut network);
+        network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
+        assert_eq!(install(&mut network, new, copy.held), 0);
+        network.grant(new, "b", Grant { epoch: 2, ..GRANT });
+        for moving in gave {
+            let (now, key) = (network.now, network.session(client, old));
+            let numbers = moving.left_from(0).map(|queued_message| queued_message.stored).collect();
+            network.hosts[old].engines[usize::from(key.worker())].forget_moved(now, key, numbers);
+        }
+        publish(&mut network, 10);
+        network.run(SECOND);
+        assert!(has_backlog(&network, new));
+        for node in [new, old] {
+            network.connect(client, node);
+            network.run_until_drained();
+            network.run(SECOND);
+            let store = network.hosts[node].store.as_ref().unwrap();
+            assert_eq!(store.store.states().map(|state| state.live).sum::<u64>(), 0);
+        }
+        assert_eq!(network.sequences(client, "b/topic"), (1..=225).collect::<Vec<_>>());
+        assert_eq!(network.sequences(client, "c"), (1..=225).collect::<Vec<_>>());
+    }
+}
+
 /// As if they were offered one by one.
 #[test]
 fn what_comes_for_a_session_that_is_connected_is_given_to_its_link_before_its_queue_is_cut_to_its_bounds() {

@@ -5,10 +5,14 @@ use std::collections::BTreeSet;
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use super::sessions::{OWN, add_persistent, check, firsts, go_offline, status, subscribe};
+use super::sessions::{OWN, add_persistent, check, dropped, firsts, go_offline, status, subscribe};
 use crate::engine::metrics::counters::Drop;
+use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
-use crate::tables::match_set::Subscriber;
+use crate::tables::match_set::{Overflow, Subscriber};
+
+/// Bytes in memory that an offline session may have, and a message more.
+const IN_MEMORY: usize = 66_000;
 
 /// The messages of a topic that their publisher has a PUBACK for.
 fn acknowledged(network: &Network, publisher: usize) -> Vec<u64> {
@@ -79,6 +83,8 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
             let clients: Vec<usize> =
                 (0..3).map(|_| add_persistent(&mut network, node, "a/#", 2, OWN)).collect();
             let publisher = network.add_client();
+            // Of the large ones only a few fit what a queue has in memory.
+            let (payload, most) = if seed % 2 == 0 { (vec![0; 7], 30) } else { (vec![0; 900], 150) };
             for _ in 0..12 {
                 let client = clients[network.rng.random_range(0..3)];
                 match network.rng.random_range(0..4) {
@@ -88,8 +94,8 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
                     _ => {}
                 }
                 let together = network.rng.random_range(1..8);
-                for number in 0..network.rng.random_range(0..30) {
-                    network.publish(publisher, &message("a/b", b"payload", qos));
+                for number in 0..network.rng.random_range(0..most) {
+                    network.publish(publisher, &message("a/b", &payload, qos));
                     if number % together == 0 {
                         let time = network.rng.random_range(0..3 * MILLISECOND);
                         network.run(time);
@@ -164,4 +170,158 @@ fn a_restart_keeps_what_is_stored_beyond_the_bounds_of_a_queue() {
     assert!(before > 10_000, "{before} are more than a queue may have");
     lose_power(&mut network, node, &[subscriber]);
     assert_eq!(status(&network, node, subscriber).queued, before);
+}
+
+/// A subscriber that is offline, for which messages of 1,000 bytes wait.
+fn with_offline_subscriber(
+    count: usize,
+    bounds: Bounds,
+    overflow: Overflow,
+) -> (Network, usize, usize, usize) {
+    let (mut network, node) = Network::with_node(1, 1);
+    network.add_store(node);
+    let client = network.add_client();
+    network.listen(client, 1, "a/#", 1);
+    network.connect(client, node);
+    let session = network.open_bounded(client, node, true, bounds);
+    subscribe(&mut network, node, "a/#", "", Subscriber { overflow, ..Subscriber::new(session, 1) });
+    go_offline(&mut network, node, client);
+    let publisher = network.add_client();
+    publish(&mut network, publisher, count);
+    (network, node, client, publisher)
+}
+
+fn publish(network: &mut Network, publisher: usize, count: usize) {
+    for _ in 0..count {
+        network.publish(publisher, &message("a/b", &[0; 1_000], 1));
+        network.run(MILLISECOND);
+    }
+    network.run(100 * MILLISECOND);
+}
+
+fn in_memory(network: &Network, node: usize) -> usize {
+    network.hosts[node].engines.iter().map(|engine| engine.out.sessions.waiting_bytes()).sum()
+}
+
+fn stored(network: &Network, node: usize) -> u64 {
+    network.hosts[node].store.as_ref().unwrap().store.states().map(|state| state.live).sum()
+}
+
+#[test]
+fn a_long_queue_is_not_in_memory_and_is_read_in_order_while_more_is_published() {
+    for restarts in [false, true] {
+        let (mut network, node, client, publisher) = with_offline_subscriber(1_000, OWN, Overflow::default());
+        assert_eq!((status(&network, node, client).queued, stored(&network, node)), (1_000, 1_000));
+        assert!((1..=IN_MEMORY).contains(&in_memory(&network, node)));
+        if restarts {
+            lose_power(&mut network, node, &[client]);
+            assert_eq!((status(&network, node, client).queued, in_memory(&network, node)), (1_000, 0));
+        }
+        network.hosts[client].reads = false;
+        network.connect(client, node);
+        for _ in 0..30 {
+            publish(&mut network, publisher, 10);
+            network.hosts[client].reads = true;
+            network.run(2 * MILLISECOND);
+            network.hosts[client].reads = false;
+            check(&network, node);
+        }
+        network.hosts[client].reads = true;
+        network.run_until_drained();
+        network.run(SECOND);
+        check(&network, node);
+        assert_eq!(network.sequences(client, "a/b"), (1..=1_300).collect::<Vec<_>>());
+        assert_eq!((acknowledged(&network, publisher).len(), stored(&network, node)), (1_300, 0));
+        publish(&mut network, publisher, 10);
+        let disk = &network.hosts[node].store.as_ref().unwrap().disk;
+        let work = disk.work();
+        publish(&mut network, publisher, 10);
+        let disk = &network.hosts[node].store.as_ref().unwrap().disk;
+        assert_eq!(disk.work(), work, "it is connected, and nothing waits: no disk");
+    }
+}
+
+#[test]
+fn a_long_queue_keeps_to_its_bounds_and_its_policy() {
+    let bounds = Bounds { messages: 300, bytes: 0 };
+    for (overflow, expected) in [(Overflow::DropOldest, 701..=1_000), (Overflow::DropNewest, 1..=300)] {
+        let (mut network, node, client, publisher) = with_offline_subscriber(1_000, bounds, overflow);
+        let now = status(&network, node, client);
+        assert_eq!((now.queued, dropped(&now, "queue_full"), stored(&network, node)), (300, 700, 300));
+        assert_eq!(acknowledged(&network, publisher).len(), 1_000);
+        check(&network, node);
+        network.connect(client, node);
+        network.run_until_drained();
+        assert_eq!(network.sequences(client, "a/b"), expected.collect::<Vec<_>>(), "{overflow:?}");
+        check(&network, node);
+    }
+    let (network, node, ..) = with_offline_subscriber(301, bounds, Overflow::EndSession);
+    assert_eq!((network.hosts[node].engines[0].out.sessions.iter().count(), stored(&network, node)), (0, 0));
+}
+
+#[test]
+fn damage_in_a_long_queue_costs_the_damaged_messages_alone_and_is_counted() {
+    let mut all = 0;
+    for seed in 0..20 {
+        let (mut network, node, client, _) = with_offline_subscriber(400, OWN, Overflow::default());
+        network.run(seed * MILLISECOND);
+        for _ in 0..3 {
+            network.hosts[node].store.as_ref().unwrap().disk.flip(&mut network.rng).unwrap();
+        }
+        network.connect(client, node);
+        network.run_until_drained();
+        check(&network, node);
+        let read = network.sequences(client, "a/b");
+        assert!(read.is_sorted() && firsts(&read) == read);
+        let lost = dropped(&status(&network, node, client), "damaged");
+        assert_eq!(read.len() as u64 + lost, 400, "seed {seed}");
+        let reported: usize = network.hosts[node].store.as_ref().unwrap().mailbox.take_damage().len();
+        assert!(reported as u64 >= lost, "seed {seed}: {reported} reported, {lost} lost");
+        all += lost;
+    }
+    assert!(all >= 10, "{all}");
+}
+
+#[test]
+fn a_long_queue_keeps_its_order_whenever_its_link_ends() {
+    for seed in 0..4 {
+        let (mut network, node, client, publisher) = with_offline_subscriber(600, OWN, Overflow::default());
+        network.run(seed);
+        let mut count = 600;
+        for _ in 0..60 {
+            network.connect(client, node);
+            network.hosts[client].reads = network.rng.random_bool(0.5);
+            let time = network.rng.random_range(0..5 * MILLISECOND);
+            network.run(time);
+            go_offline(&mut network, node, client);
+            check(&network, node);
+            let more = network.rng.random_range(0..100);
+            (0..more).for_each(|_| _ = network.publish(publisher, &message("a/b", &[0; 1_000], 1)));
+            count += more;
+            network.run(10 * MILLISECOND);
+        }
+        network.hosts[client].reads = true;
+        come_back(&mut network, node, client);
+        network.run_until_drained();
+        network.run(SECOND);
+        let read = network.sequences(client, "a/b");
+        assert_eq!(firsts(&read), (1..=count).collect::<Vec<_>>(), "seed {seed}");
+        check(&network, node);
+    }
+}
+
+#[test]
+fn a_session_that_ends_or_that_nobody_reads_frees_its_long_queue() {
+    let (mut network, node, client, publisher) = with_offline_subscriber(400, OWN, Overflow::default());
+    network.hosts[client].reads = false;
+    network.connect(client, node);
+    network.run(SECOND);
+    publish(&mut network, publisher, 100);
+    assert!(in_memory(&network, node) < 3 * IN_MEMORY, "it reads no more than it can give");
+    let (now, key) = (network.now, network.session(client, node));
+    network.hosts[node].engines[0].end_session(now, key, Drop::SessionEnded);
+    network.run(SECOND);
+    assert_eq!((stored(&network, node), in_memory(&network, node)), (0, 0));
+    let ended = network.hosts[node].engines[0].balance();
+    assert_eq!((ended.0.open(), ended.1), (0, 0));
 }

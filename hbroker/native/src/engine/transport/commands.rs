@@ -9,6 +9,7 @@ use crate::engine::fragmentation::fragments::{Fragment, Split};
 use crate::engine::metrics::counters::EngineCounters;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::counters::SessionCounters;
+use crate::engine::sessions::session::Session;
 use crate::engine::transport::event::{DownReason, Event};
 use crate::engine::transport::links::LinkSlot;
 use crate::engine::{Engine, Side, Unpublishable};
@@ -196,9 +197,14 @@ impl Engine {
         EngineCounters { counters: self.out.counters.clone(), links: self.out.links.stats() }
     }
 
-    /// The bytes that are queued for sessions, with the cost of keeping them.
-    pub fn waiting_bytes(&self) -> usize {
-        self.out.sessions.waiting_bytes()
+    /// The bytes that are queued for sessions, in memory and in the store, with the cost of keeping them.
+    pub fn queued_bytes(&self) -> usize {
+        self.out.sessions.iter().map(|session| session.queue.size().bytes).sum()
+    }
+
+    /// Whether only the store has some messages of a session (see `sessions::backlog`).
+    pub fn has_backlog(&self) -> bool {
+        self.out.sessions.iter().any(Session::has_backlog)
     }
 
     /// Every counter by name. They only rise.

@@ -117,8 +117,8 @@ impl Session {
         Some(Left { taken, gone, moving: Moving::of_session(self.key, self.id, list, copies) })
     }
 
-    /// Takes over messages that were queued for it at another owner, or that an earlier run had stored. The
-    /// store gets those that it does not have.
+    /// Takes over messages that were queued for it at another owner. The store gets those that it does not
+    /// have.
     pub fn take_in(&mut self, now: Micros, mut list: MessageList, storing: Option<&mut Storing>) {
         if self.is_idle() {
             self.begin(now);
@@ -135,16 +135,16 @@ impl Session {
                     storing.add(self.id, queued_message, None);
                 } else {
                     self.forget_moved(1); // It comes back to where it was taken out.
+                    self.busy.get_or_insert_default().has_returned = true;
                 }
             }
         }
         self.queue.append(list);
     }
 
-    /// An earlier run has stored messages for it, `count` in all, the last of them under the number `last`.
-    pub fn resume_stored(&mut self, last: u64, count: u64) {
-        let busy = self.busy.get_or_insert_default();
-        (busy.stored, busy.moving) = (last, count);
+    /// An earlier run has stored messages for it, the last of them under the number `last`.
+    pub fn resume_stored(&mut self, last: u64) {
+        self.busy.get_or_insert_default().stored = last;
     }
 }
 

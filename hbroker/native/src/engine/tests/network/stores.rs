@@ -63,9 +63,14 @@ impl Network {
         let host = &mut self.hosts[node];
         let HostStore { store, .. } = host.store.as_mut().expect("it has a store");
         let Some(state) = store.state(session) else { return };
-        let read = store.read(session, 0, usize::MAX).unwrap();
-        assert!(read.damage.is_empty() && read.messages.len() as u64 == state.live);
         let home = host.engines.iter_mut().find(|engine| engine.session_key(session).is_some());
-        home.expect("it is open").restore(self.now, session, state.next - 1, read.messages);
+        let home = home.expect("it is open");
+        let (key, mut next) = (home.session_key(session).expect("it is open"), 0);
+        let mut is_needed = home.restore(self.now, state);
+        while is_needed {
+            let messages = store.read(session, next, 10_000).unwrap();
+            next = messages.next;
+            is_needed = home.load(self.now, key, messages);
+        }
     }
 }

@@ -98,7 +98,7 @@ impl Life {
             let id = self.network.hosts[client].session;
             for engine in &self.network.hosts[self.node].engines {
                 let session = engine.session_key(id).and_then(|key: SessionKey| engine.out.sessions.get(key));
-                assert!(session.is_none_or(|session| session.queue.len() <= bounds.messages));
+                assert!(session.is_none_or(|session| session.queue.size().messages <= bounds.messages));
             }
         }
     }
