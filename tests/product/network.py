@@ -25,11 +25,11 @@ PATIENCE = 60.0
 class Network:
     """A launcher and its nodes. Made by `network_up`."""
 
-    def __init__(self, file: Path, directory: Path, flags: tuple[str, ...] = ()) -> None:
+    def __init__(self, file: Path, directory: Path, flags: tuple[str, ...] = ("--any-port",)) -> None:
         self.began = time.monotonic()
         self.directory = directory
         self.process = subprocess.Popen(
-            [*hbroker("up"), str(file), "--any-port", "--json", "--state-dir", str(directory), *flags],
+            [*hbroker("up"), str(file), "--json", "--state-dir", str(directory), *flags],
             stdout=subprocess.PIPE,
             text=True,
             cwd=PROJECT,
@@ -57,6 +57,15 @@ class Network:
         state: dict[str, Any] = json.loads(file.read_text())
         return state
 
+    def kill(self) -> None:
+        """Kills the launcher and all nodes and gateways."""
+        victims = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()
+        for victim in victims:
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
+        psutil.wait_procs(victims, PATIENCE)
+
     def close(self) -> None:
         """Ends all processes, however the test ended."""
         with suppress(ProcessLookupError):
@@ -76,9 +85,11 @@ class Network:
 
 
 @contextmanager
-def network_up(file: Path, directory: Path) -> Iterator[tuple[Network, str]]:
+def network_up(
+    file: Path, directory: Path, flags: tuple[str, ...] = ("--any-port",)
+) -> Iterator[tuple[Network, str]]:
     """A running network, and the address of its root, once the network is ready."""
-    network = Network(file, directory)
+    network = Network(file, directory, flags)
     try:
         yield network, network.event("ready")["root"]
     finally:

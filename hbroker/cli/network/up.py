@@ -133,14 +133,17 @@ def _with_key(network: Topology, directory: RunDirectory) -> Topology:
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
     """Removes what is out of date from the nodes' state files: no node of the last run is alive.
 
-    The moves of that run are forgotten, too: a network begins as its file says.
+    The moves of that run are forgotten, too: a network begins as its file says. Nodes with stores go on with
+    what they had.
     """
+    from hbroker.config import Durability
     from hbroker.runtime.node.state_files import NodeStateFiles, forget_stopped_nodes
 
     memories = {
         node.name: NodeStateFiles(directory.state_file_of(node.name), node.subtrees) for node in network.nodes
     }
-    for damage in forget_stopped_nodes(memories):
+    with_stores = {node.name for node in network.nodes if node.durability is not Durability.NONE}
+    for damage in forget_stopped_nodes(memories, with_stores):
         print(f"hbroker: {damage}", file=sys.stderr)
 
 

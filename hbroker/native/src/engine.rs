@@ -261,8 +261,8 @@ impl Engine {
     pub fn end_turn(&mut self, now: Micros) {
         if let Some(storing) = &mut self.out.storing {
             storing.return_tickets(&mut self.out.pending.tickets);
-            for (key, messages) in storing.take_answers(self.worker) {
-                self.out.load(now, key, messages);
+            for (request, messages) in storing.take_answers(self.worker) {
+                self.out.load(now, request.key, request.from, messages);
             }
             self.settle_pending(now);
         }

@@ -104,7 +104,7 @@ pub struct Stored {
 #[derive(Debug, Default)]
 pub struct Messages {
     pub messages: Vec<Stored>,
-    /// Messages whose records are damaged: they are settled.
+    /// Messages whose records are damaged, or cannot be read: they are settled.
     pub damage: Vec<Damage>,
     /// All messages below this number were read or are settled.
     pub next: u64,
@@ -236,7 +236,7 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// as many as take about `bytes` bytes of memory.
     ///
     /// # Errors
-    /// The disk fails.
+    /// The index fails.
     pub fn read(&mut self, session: u64, from: u64, bytes: usize) -> io::Result<Messages> {
         let (mut read, mut size, mut next) = (Messages::default(), 0, from);
         loop {
@@ -256,7 +256,7 @@ impl<D: Disk, I: Index> Store<D, I> {
                     }
                     Ok(None) => read.damage.push(self.log.damage_at(position)),
                     Err(Unreadable::Damaged(damage)) => read.damage.push(damage),
-                    Err(Unreadable::Failed(error)) => return Err(error),
+                    Err(Unreadable::Failed(_)) => read.damage.push(self.log.damage_at(position)),
                 }
                 if read.messages.last().is_none_or(|message| message.number != number) {
                     let mut batch = Batch::default();

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
-from itertools import count
+from pathlib import Path
 
 import pytest
 
-from hbroker import sync
+from hbroker import HBrokerError, sync
+from hbroker.bench.launching import free_port
 from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
 from tests.waiting import until
 
@@ -27,7 +29,8 @@ class OfflineSession:
     """A persistent session, and which numbers it has received."""
 
     def __init__(self, root: str, name: str, topic: str) -> None:
-        self._root, self._name, self._topic = root, name, topic
+        self.root = root
+        self._name, self._topic = name, topic
         self.received: list[int] = []
         with self._connect() as client:
             client.subscribe(topic, qos=2)
@@ -43,7 +46,7 @@ class OfflineSession:
             return messages.resumed
 
     def _connect(self) -> sync.Client:
-        return sync.connect(self._root, client_id=self._name, session_expiry=3_600, session_key="k")
+        return sync.connect(self.root, client_id=self._name, session_expiry=3_600, session_key="k")
 
 
 class Publisher:
@@ -51,7 +54,8 @@ class Publisher:
 
     def __init__(self, root: str, topic: str, qos: int, first: int) -> None:
         self.acknowledged: list[int] = []
-        self._first = first
+        self.next = first
+        """The number that it publishes now, or next."""
         self._client = sync.connect(root)
         self._topic, self._qos = topic, qos
         self._ends = threading.Event()
@@ -69,12 +73,22 @@ class Publisher:
         self._thread.join(PATIENCE)
         self._client.close()
 
+    def give_up(self) -> None:
+        """Stops, although the last message may have no PUBACK."""
+        self._ends.set()
+        self._client.close()
+        self._thread.join(PATIENCE)
+
     def _run(self) -> None:
-        for number in count(self._first):
-            self._client.publish(self._topic, str(number), qos=self._qos, timeout=PATIENCE)
-            self.acknowledged.append(number)
-            if self._ends.is_set():
-                return
+        while not self._ends.is_set():
+            try:
+                self._client.publish(self._topic, str(self.next), qos=self._qos, timeout=PATIENCE)
+            except HBrokerError:
+                if self._ends.is_set():
+                    return
+                raise
+            self.acknowledged.append(self.next)
+            self.next += 1
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +141,40 @@ def test_nothing_acknowledged_is_lost_in_kills_under_load(stored: tuple[Network,
         session.read(acknowledged[-1])
         assert set(acknowledged) <= set(session.received)
         assert qos == 1 or session.received == sorted(set(session.received)), "once, and in order"
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_network_that_is_killed_as_a_whole_has_everything_when_it_is_back(
+    tmp_path: Path, qos: int
+) -> None:
+    file = tmp_path / "stored.yaml"
+    # Nodes that are started again have the same addresses.
+    file.write_text(re.sub(r":770\d", lambda _: f":{free_port()}", FILE))
+    acknowledged: dict[str, list[int]] = {node: [] for node in TOPICS}
+    first = dict.fromkeys(TOPICS, 0)
+    sessions: dict[str, OfflineSession] = {}
+    for _ in range(KILLS):
+        with network_up(file, tmp_path / "state", flags=()) as (network, root):
+            for node, topic in TOPICS.items():
+                if node in sessions:
+                    sessions[node].root = root
+                    assert sessions[node].read(acknowledged[node][-1]), f"{node} has the session"
+                else:
+                    sessions[node] = OfflineSession(root, f"offline_{node}", topic)
+            publishers = {node: Publisher(root, TOPICS[node], qos, first[node]) for node in TOPICS}
+            for publisher in publishers.values():
+                publisher.wait_for(50)
+            network.kill()
+            for node, publisher in publishers.items():
+                publisher.give_up()
+                acknowledged[node] += publisher.acknowledged
+                first[node] = publisher.next + 1
+    with network_up(file, tmp_path / "state", flags=()) as (_, root):
+        for node, session in sessions.items():
+            session.root = root
+            assert session.read(acknowledged[node][-1]), f"{node} has the session"
+            assert set(acknowledged[node]) <= set(session.received)
+            assert qos == 1 or session.received == sorted(set(session.received)), "once, and in order"
 
 
 def test_a_node_without_a_place_for_its_store_says_so() -> None:

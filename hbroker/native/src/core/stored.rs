@@ -73,23 +73,22 @@ impl Core {
         let Some(key) = self.session_key(session) else {
             return Ok(0);
         };
-        let mut stage = self.store.get().map(|node_store| node_store.stage.lock());
-        let Some(Stage::Opened(store, restored)) = stage.as_deref_mut() else {
+        let Some(node_store) = self.store.get() else {
+            return Ok(0);
+        };
+        let mut stage = node_store.stage.lock();
+        let Stage::Opened(store, restored) = &mut *stage else {
             return Ok(0);
         };
         let Some(state) = store.state(session).filter(|_| restored.insert(session)) else {
             return Ok(0);
         };
-        let mut is_needed = self.on(key.worker(), |engine, now| engine.restore(now, state));
-        let mut next = 0;
-        while is_needed {
-            let messages = store.read(session, next, STEP_BYTES)?;
-            next = messages.next;
-            self.store
-                .get()
-                .into_iter()
-                .for_each(|node_store| node_store.mailbox.note_damage(&messages.damage));
-            is_needed = self.on(key.worker(), |engine, now| engine.load(now, key, messages));
+        if self.on(key.worker(), |engine, now| engine.restore(now, state)) {
+            while let Some(from) = self.on(key.worker(), |engine, _| engine.begin_to_load(key)) {
+                let messages = store.read(session, from, STEP_BYTES)?;
+                node_store.mailbox.note_damage(&messages.damage);
+                self.on(key.worker(), |engine, now| engine.load(now, key, from, messages));
+            }
         }
         Ok(state.live as usize)
     }

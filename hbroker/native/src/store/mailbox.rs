@@ -11,6 +11,7 @@
 //! sync serves all of it; while the disk syncs, the next submissions gather. No engine waits for the disk.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -29,7 +30,9 @@ const MOST_BYTES: usize = 64 << 20;
 const RETRY: Duration = Duration::from_secs(1);
 /// How many steps of maintenance one turn takes at most, if there is something else to do.
 const STEPS: usize = 4;
-/// How many bytes of messages one turn reads at most, and the messages of one request.
+/// How many requests one turn answers at most, and after how many bytes of messages it ends. The others wait for
+/// the next turn, so that publishers do not wait for long.
+const MOST_READS: usize = 32;
 const MOST_READ_BYTES: usize = 4 << 20;
 
 /// Between engines and their store.
@@ -52,7 +55,7 @@ struct State {
     wakers: Vec<Option<Box<dyn Fn() + Send>>>,
     requests: VecDeque<ReadRequest>,
     /// For each worker.
-    answers: Vec<Vec<(SessionKey, Messages)>>,
+    answers: Vec<Vec<(ReadRequest, Messages)>>,
     /// The bytes that a turn has taken, and that are not stored yet.
     taken: usize,
     health: Health,
@@ -116,7 +119,7 @@ impl Mailbox {
     }
 
     /// Takes what was read for a worker.
-    pub fn take_answers(&self, worker: u8) -> Vec<(SessionKey, Messages)> {
+    pub fn take_answers(&self, worker: u8) -> Vec<(ReadRequest, Messages)> {
         self.state.lock().answers.get_mut(usize::from(worker)).map(std::mem::take).unwrap_or_default()
     }
 
@@ -154,7 +157,7 @@ impl Mailbox {
 
     /// The thread of the store has ended by itself: nothing is stored any more.
     pub fn fail(&self, why: &str) {
-        self.note(Err(Failure::Fatal(std::io::Error::other(why))));
+        self.note(Err(Failure::Fatal(io::Error::other(why))));
     }
 
     /// Ends the thread of the store once everything that was submitted is stored.
@@ -177,10 +180,7 @@ impl Mailbox {
         drop(state);
         let is_new = last > self.stored();
         store.apply(&records);
-        let mut result = self.read(store, requests);
-        if is_new && result.is_ok() {
-            result = store.commit();
-        }
+        let mut result = if is_new { store.commit() } else { Ok(()) };
         if result.is_ok() && is_new {
             let mut state = self.state.lock();
             state.taken = 0;
@@ -188,6 +188,11 @@ impl Mailbox {
             drop(state);
             self.stored.store(last, Ordering::Release);
             self.wake();
+        }
+        if !matches!(result, Err(Failure::Fatal(_)))
+            && let Err(error) = self.read(store, requests)
+        {
+            result = Err(Failure::Fatal(error));
         }
         // A full disk gets room by segments that are removed.
         let mut has_more = !matches!(result, Err(Failure::Fatal(_)));
@@ -213,15 +218,16 @@ impl Mailbox {
         &self,
         store: &mut Store<D, I>,
         mut requests: VecDeque<ReadRequest>,
-    ) -> Result<(), Failure> {
+    ) -> io::Result<()> {
         let (mut answers, mut bytes) = (Vec::new(), 0);
-        while bytes < MOST_READ_BYTES
-            && let Some(ReadRequest { key, session, from, bytes: most }) = requests.pop_front()
+        while answers.len() < MOST_READS
+            && bytes < MOST_READ_BYTES
+            && let Some(request) = requests.pop_front()
         {
-            let messages = store.read(session, from, most).map_err(Failure::Fatal)?;
+            let messages = store.read(request.session, request.from, request.bytes)?;
             bytes += messages.messages.iter().map(|stored| stored.field.len()).sum::<usize>();
             self.note_damage(&messages.damage);
-            answers.push((key, messages));
+            answers.push((request, messages));
         }
         if answers.is_empty() {
             return Ok(());
@@ -230,9 +236,9 @@ impl Mailbox {
         while let Some(request) = requests.pop_back() {
             state.requests.push_front(request);
         }
-        for (key, messages) in answers {
-            if let Some(of_worker) = state.answers.get_mut(usize::from(key.worker())) {
-                of_worker.push((key, messages));
+        for (request, messages) in answers {
+            if let Some(of_worker) = state.answers.get_mut(usize::from(request.key.worker())) {
+                of_worker.push((request, messages));
             }
         }
         drop(state);
@@ -253,6 +259,7 @@ impl Mailbox {
                 Health::Working if has_more => {}
                 Health::Working => self.changed.wait(&mut state),
                 Health::Full(_) if state.is_closed => return,
+                Health::Full(_) if !state.requests.is_empty() => {}
                 Health::Full(_) => _ = self.changed.wait_for(&mut state, RETRY),
             }
         }

@@ -74,6 +74,8 @@ struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueState {
     pub session: u64,
+    /// All messages below this number are settled.
+    pub head: u64,
     /// The number after the newest message's.
     pub next: u64,
     /// How many messages are not settled.
@@ -399,7 +401,7 @@ impl Queue {
     fn state(&self, session: u64) -> QueueState {
         let (live, bytes) =
             self.spans.iter().fold((0, 0), |(live, bytes), span| (live + span.live, bytes + span.bytes));
-        QueueState { session, next: self.next, live, bytes }
+        QueueState { session, head: self.head, next: self.next, live, bytes }
     }
 
     fn is_settled(&self, number: u64) -> bool {

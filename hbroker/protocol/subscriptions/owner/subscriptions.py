@@ -210,11 +210,14 @@ class OwnerSubscriptions:
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
         """After a restart: makes the sessions that were connected and their subscriptions again, offline. So
         messages that are published before the clients are back are queued (§5.8)."""
+        restored = {}
         for subscription in subscriptions:
             if self.sessions.restore(now, subscription.session):
                 self._put(replace(subscription, interrupted=True, is_prepared=False))
                 self._expect(now, subscription)
-                self._core.restore_queue(subscription.session)
+                restored[subscription.session] = None
+        for session in restored:  # The core knows now which of them are members of shared groups.
+            self._core.restore_queue(session)
 
     def restore_saved(
         self, now: int, saved: Iterable[SavedSession], subscriptions: Iterable[Subscription]

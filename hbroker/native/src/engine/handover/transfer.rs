@@ -22,7 +22,6 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::publish_of;
-use crate::engine::sessions::session::Session;
 use crate::engine::transport::outbound::Outbound;
 use crate::engine::{Engine, Side};
 use crate::link_id::SessionKey;
@@ -120,6 +119,7 @@ impl Engine {
     pub fn stop_export(&mut self, id: u64) {
         self.out.exports.retain(|exporting| exporting.id != id);
         self.out.sessions.iter_mut().for_each(|session| session.stop_copying(id));
+        self.out.spill_all();
     }
 
     /// Takes those messages of a region out of this worker's sessions that no publisher would send again.
@@ -142,6 +142,7 @@ impl Engine {
             moving.push(queued_message);
             moving
         }));
+        self.out.spill_all();
         self.settle_pending(now);
         (all, gone)
     }
@@ -172,11 +173,15 @@ impl Engine {
         self.out.sessions.get(key).is_some_and(|session| session.is_member && session.has_backlog())
     }
 
-    /// Messages of a session's backlog were read. Returns whether there are more.
-    pub fn load(&mut self, now: Micros, key: SessionKey, messages: Messages) -> bool {
-        self.out.load(now, key, messages);
+    /// The messages of a session's backlog from this number on are being read. `None`: it has no backlog.
+    pub fn begin_to_load(&mut self, key: SessionKey) -> Option<u64> {
+        self.out.begin_to_load(key)
+    }
+
+    /// Messages of a session's backlog, from this number on, were read.
+    pub fn load(&mut self, now: Micros, key: SessionKey, from: u64, messages: Messages) {
+        self.out.load(now, key, from, messages);
         self.settle_pending(now);
-        self.out.sessions.get(key).is_some_and(Session::has_backlog)
     }
 
     /// Messages that were taken from a session have moved: the store need not keep them any more.
@@ -185,6 +190,7 @@ impl Engine {
             let id = session.id;
             session.forget_moved(numbers.len() as u64);
             self.out.pending.settled.extend(numbers.into_iter().map(|number| (id, number)));
+            self.out.spill(key, usize::MAX);
             self.settle_pending(now);
         }
     }

@@ -31,8 +31,9 @@ const MOST_BYTES_WITH_LINK: usize = 512 << 10;
 const FEW_BYTES: usize = 64 << 10;
 /// How many bytes of messages are read at once.
 const READ_BYTES: usize = 128 << 10;
-/// The same, if the queues of all sessions are large.
+/// The same, if the queues of all sessions are large; and for a queue that has to be in memory as a whole.
 const LEAST_READ_BYTES: usize = 4 << 10;
+const READ_ALL_BYTES: usize = 4 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -46,6 +47,9 @@ pub struct Backlog {
     /// The bytes of these messages, with the cost of keeping them in memory. After messages were dropped
     /// unread, an estimate.
     bytes: usize,
+    /// The number of its last message in the stored queue, and that message's overflow policy.
+    newest: u64,
+    overflow: Overflow,
     /// The store was asked for the messages from this number on, and has not answered.
     requested: Option<u64>,
 }
@@ -65,16 +69,45 @@ struct Loaded {
 impl Backlog {
     // Change
 
+    /// The backlog of one message.
+    fn of(only: &QueuedMessage) -> Self {
+        Self {
+            next: only.stored,
+            number: only.number,
+            messages: 1,
+            bytes: only.cost(),
+            newest: only.stored,
+            overflow: only.overflow,
+            requested: None,
+        }
+    }
+
+    /// What an earlier run has stored. `number`: that of its first message.
+    fn restored(state: QueueState, number: u64) -> Self {
+        let overhead = state.live as usize * size_of::<QueuedMessage>();
+        Self {
+            next: state.head,
+            number,
+            messages: state.live,
+            bytes: state.bytes as usize + overhead,
+            newest: state.next - 1,
+            overflow: Overflow::default(),
+            requested: None,
+        }
+    }
+
     /// A message was stored behind all others.
-    fn append(&mut self, bytes: usize) {
+    fn append(&mut self, queued_message: &QueuedMessage) {
+        (self.newest, self.overflow) = (queued_message.stored, queued_message.overflow);
         self.messages += 1;
-        self.bytes += bytes;
+        self.bytes += queued_message.cost();
     }
 
     /// Takes in a message from memory that is older than all of it.
     fn prepend(&mut self, queued_message: &QueuedMessage) {
         (self.next, self.number) = (queued_message.stored, queued_message.number);
-        self.append(queued_message.cost());
+        self.messages += 1;
+        self.bytes += queued_message.cost();
     }
 
     /// Drops the first message without reading it. Returns its number in the stored queue.
@@ -85,11 +118,22 @@ impl Backlog {
         dropped
     }
 
-    /// Adds what the store answered. `last`: the number of the last message that was stored for the session.
-    fn load(&mut self, answer: Messages, last: u64) -> Loaded {
+    /// Drops the last message without reading it. Returns its number in the stored queue.
+    fn drop_last(&mut self) -> u64 {
+        let dropped = self.newest;
+        self.bytes -= self.bytes / self.messages.max(1) as usize;
+        self.messages = self.messages.saturating_sub(1);
+        self.newest -= 1;
+        dropped
+    }
+
+    /// Adds what the store answered to the request for the messages from `from` on. `last`: the number of the
+    /// last message that was stored for the session. `launched`: messages up to this number were given to a
+    /// link, and do not expire any more.
+    fn load(&mut self, from: u64, answer: Messages, last: u64, launched: u64) -> Loaded {
         let mut loaded = Loaded::default();
         let first = self.next;
-        if self.requested.take().is_some_and(|from| from > first) {
+        if self.requested.take() != Some(from) || from > first {
             return loaded; // Older messages have gone to the backlog since the request.
         }
         // Some may have been dropped since the request.
@@ -99,7 +143,9 @@ impl Backlog {
             match storing::restored(stored) {
                 Some(queued_message) => {
                     self.take(queued_message.cost());
-                    loaded.queued_messages.push(QueuedMessage { number, ..queued_message });
+                    let expires =
+                        if stored_number <= launched { Micros::MAX } else { queued_message.expires };
+                    loaded.queued_messages.push(QueuedMessage { number, expires, ..queued_message });
                 }
                 None => {
                     self.take(0);
@@ -141,13 +187,11 @@ impl SessionQueue {
             && self.backlog().is_none_or(|backlog| newest.stored < backlog.next)
         {
             let Some(newest) = self.pop_newest() else { return };
-            let new = Backlog { next: 0, number: 0, messages: 0, bytes: 0, requested: None };
-            self.backlog_mut().get_or_insert_with(|| Box::new(new)).prepend(&newest);
+            match self.backlog_mut() {
+                Some(backlog) => backlog.prepend(&newest),
+                none => *none = Some(Box::new(Backlog::of(&newest))),
+            }
         }
-    }
-
-    pub(super) fn end_backlog_if_empty(&mut self) {
-        self.backlog_mut().take_if(|backlog| backlog.messages == 0);
     }
 
     /// Drops the oldest message of all. A message from memory is returned, of another the number in the stored
@@ -162,6 +206,45 @@ impl SessionQueue {
 }
 
 impl Session {
+    /// Ends the backlog if the store has nothing more of it, and owes no answer.
+    pub fn end_backlog_if_empty(&mut self) {
+        let last = self.last_stored();
+        let is_over = |backlog: &mut Box<Backlog>| {
+            backlog.messages == 0 && backlog.next > last && backlog.requested.is_none()
+        };
+        self.queue.backlog_mut().take_if(is_over);
+    }
+
+    /// Drops messages of a queue with a backlog that is too large, as the policy of its newest message says.
+    /// Returns whether the session has to end.
+    pub fn cut_backlog(
+        &mut self,
+        limit: Bounds,
+        pending: &mut PendingSettlement,
+        counters: &mut Counters,
+    ) -> bool {
+        let keeps = self.is_ready() && !self.is_bounded;
+        while !keeps
+            && self.queue.is_over(limit)
+            && let Some(backlog) = self.queue.backlog_mut()
+        {
+            counters.drop(Drop::QueueFull);
+            match backlog.overflow {
+                Overflow::DropOldest if limit.messages > 0 => _ = self.drop_oldest(pending),
+                policy if backlog.messages > 0 => {
+                    let dropped = backlog.drop_last();
+                    self.session_counters.drop(Drop::QueueFull, 1);
+                    pending.settled.push((self.id, dropped));
+                    if policy == Overflow::EndSession {
+                        return true;
+                    }
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
     /// A message was accepted, and is to be stored behind all others. False: there is no room for it.
     fn make_room(
         &mut self,
@@ -208,7 +291,7 @@ impl Session {
     ) {
         queued_message.stored = self.next_stored();
         storing.add(self.id, &queued_message, ticket);
-        self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.append(queued_message.cost()));
+        self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.append(&queued_message));
     }
 
     /// As [`Self::take_in`], if it has a backlog.
@@ -255,7 +338,7 @@ impl Outbound {
             session.drop(Drop::QueueFull, &queued_message, pending);
             counters.drop(Drop::QueueFull);
         }
-        session.queue.end_backlog_if_empty();
+        session.end_backlog_if_empty();
         let after = session.waiting();
         sessions.recount(before, after);
         self.hold_source(now, key, source);
@@ -264,9 +347,8 @@ impl Outbound {
         has_room && ticket.is_some()
     }
 
-    /// The session does not count as connected: its newest messages become its backlog, until few are in
-    /// memory.
-    pub(super) fn spill(&mut self, key: SessionKey, most: usize) {
+    /// The newest messages of a session become its backlog, until few are in memory, if they are stored.
+    pub fn spill(&mut self, key: SessionKey, most: usize) {
         let can_spill = self.storing.is_some() && self.exports.is_empty();
         if let Some(session) = self.sessions.get_mut(key)
             && can_spill
@@ -281,18 +363,35 @@ impl Outbound {
         }
     }
 
+    /// No subtree is being moved any more: spills what was in memory only for that.
+    pub fn spill_all(&mut self) {
+        if self.storing.is_some() && self.exports.is_empty() {
+            let keys: Vec<SessionKey> =
+                self.sessions.iter().filter(|session| session.can_spill()).map(Session::key).collect();
+            keys.into_iter().for_each(|key| self.spill(key, MOST_BYTES));
+        }
+    }
+
     /// Asks the store for the first messages of a session's backlog, if they are needed now.
     pub fn refill(&mut self, key: SessionKey) {
-        let (is_moving, has_room) = (!self.exports.is_empty(), !self.sessions.is_half_full());
-        let Some(session) = self.sessions.get_mut(key) else {
+        let Self { sessions, storing, exports, .. } = self;
+        let Some(storing) = storing.as_deref_mut() else {
             return;
         };
+        let has_room = sessions.has_room_for(storing.requested_bytes());
+        let Some(session) = sessions.get_mut(key) else {
+            return;
+        };
+        let needs_all = !exports.is_empty() || session.is_member;
         // Little is read for each session if their queues together are large.
-        let (few, most) = if has_room { (FEW_BYTES, READ_BYTES) } else { (1, LEAST_READ_BYTES) };
-        let is_due = is_moving || session.link.is_some() && session.queue.bytes() < few;
+        let (few, most) = match has_room {
+            _ if needs_all => (usize::MAX, READ_ALL_BYTES),
+            true => (FEW_BYTES, READ_BYTES),
+            false => (1, LEAST_READ_BYTES),
+        };
+        let is_due = needs_all || session.link.is_some() && session.queue.bytes() < few;
         let id = session.id;
         if is_due
-            && let Some(storing) = &mut self.storing
             && let Some(backlog) = session.queue.backlog_mut()
             && backlog.requested.is_none()
         {
@@ -302,17 +401,18 @@ impl Outbound {
     }
 
     /// The store's answer to a request.
-    pub fn load(&mut self, now: Micros, key: SessionKey, answer: Messages) {
+    pub fn load(&mut self, now: Micros, key: SessionKey, from: u64, answer: Messages) {
         let Self { sessions, counters, pending, .. } = self;
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        let (before, last) = (session.waiting(), session.last_stored());
+        let (before, last, launched) =
+            (session.waiting(), session.last_stored(), session.last_stored_launched());
         let Some(backlog) = session.queue.backlog_mut() else {
             return;
         };
-        let loaded = backlog.load(answer, last);
-        session.queue.end_backlog_if_empty();
+        let loaded = backlog.load(from, answer, last, launched);
+        session.end_backlog_if_empty();
         session.session_counters.accepted += loaded.extra;
         let damaged = loaded.lost + loaded.invalid.len() as u64;
         session.session_counters.drop(Drop::Damaged, damaged);
@@ -332,13 +432,18 @@ impl Outbound {
             let number = session.session_counters.accepted + 1;
             session.session_counters.accepted += state.live;
             session.resume_stored(state.next - 1);
-            let overhead = state.live as usize * size_of::<QueuedMessage>();
-            let bytes = state.bytes as usize + overhead;
-            let backlog = Backlog { next: 1, number, messages: state.live, bytes, requested: None };
-            *session.queue.backlog_mut() = Some(Box::new(backlog));
-            session.queue.end_backlog_if_empty();
+            *session.queue.backlog_mut() = Some(Box::new(Backlog::restored(state, number)));
+            session.end_backlog_if_empty();
         }
         self.pump(now, key);
         self.sessions.watch(now, key);
+    }
+
+    /// The messages of a session's backlog from this number on are being read, without a request. `None`: it
+    /// has no backlog.
+    pub fn begin_to_load(&mut self, key: SessionKey) -> Option<u64> {
+        let backlog = self.sessions.get_mut(key)?.queue.backlog_mut().as_mut()?;
+        backlog.requested = Some(backlog.next);
+        backlog.requested
     }
 }

@@ -279,7 +279,7 @@ impl Outbound {
             Some(storing) if session.has_backlog() => {
                 session.take_in_behind(list, storing, &mut self.pending);
             }
-            storing => session.take_in(now, list, storing),
+            storing => session.take_in(now, list, storing, &mut self.pending),
         }
         let after = session.waiting();
         self.sessions.recount(before, after);
@@ -359,6 +359,7 @@ impl Outbound {
     pub fn make_member(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_member = true;
+            self.refill(key);
             self.report_load(key);
         }
     }
@@ -472,10 +473,10 @@ impl Outbound {
                 }
             }
         }
-        while session.has_backlog() && session.queue.is_over(limit) && session.drop_oldest(pending) {
-            counters.drop(Drop::QueueFull);
+        if session.cut_backlog(limit, pending, counters) {
+            pending.overflowed.push(key);
         }
-        session.queue.end_backlog_if_empty();
+        session.end_backlog_if_empty();
         let after = session.waiting();
         sessions.recount(before, after);
         self.spill(key, share);

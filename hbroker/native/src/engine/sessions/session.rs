@@ -6,13 +6,15 @@
 //! the session stays, the messages in flight go back to the head of the queue. If their subtree moves, they
 //! move with it.
 //!
-//! During a handover `session/copying.rs` copies the messages, and takes them out.
+//! During a handover `session/copying.rs` copies the messages, and takes them out. `session/stored_queue.rs` has
+//! what the store knows of the messages.
 //!
 //! A message holds its publisher's PUBACK back by its ticket. A session that is offline or stalled holds no
 //! ticket (§7.3): its messages are given to the store, if there is one, and the store holds the tickets until
 //! it has them. As long as a session counts as connected, only its oldest messages are stored, from before.
 
 mod copying;
+mod stored_queue;
 
 use crate::Micros;
 use crate::broken::Defect;
@@ -27,7 +29,7 @@ use crate::engine::sessions::queue::{Bounds, SessionQueue};
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::transport::credit::Credit;
-use crate::engine::transport::delivery_records::DeliveryRecords;
+use crate::engine::transport::delivery_records::{DeliveryRecords, Tickets};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::Share;
@@ -103,8 +105,8 @@ struct BusyState {
     stored: u64,
     /// How many of the stored messages were taken out, because they move, and are still in the stored queue.
     moving: u64,
-    /// Such messages came back, so the queue may not be in the order of the stored queue.
-    has_returned: bool,
+    /// The number in the stored queue of the last message that was given to a link.
+    launched: u64,
 }
 
 /// The messages of a subtree that moves, taken out of a session.
@@ -188,6 +190,12 @@ impl Session {
         let count = queued_batch.count;
         self.credit.open_all(count, queued_batch.queued_message.field.len());
         queued_batch.queued_message.expires = Micros::MAX;
+        let stored = queued_batch.queued_message.stored_at(count - 1);
+        if stored > 0
+            && let Some(busy) = &mut self.busy
+        {
+            busy.launched = busy.launched.max(stored);
+        }
         let next = queued_batch.queued_message.number + u64::from(count);
         self.copied().for_each(|copied| copied.launched(next));
         self.in_flight.open_batch(first, count, queued_batch);
@@ -280,7 +288,7 @@ impl Session {
         match storing {
             Some(storing) if was_ready => self.store_all(storing),
             Some(_) => {} // All of it is stored.
-            None => self.release_all(pending),
+            None => self.release_all(&mut pending.tickets),
         }
     }
 
@@ -311,59 +319,11 @@ impl Session {
         self.credit = Credit::default();
         match storing {
             Some(storing) => self.store_all(storing),
-            None => self.release_all(pending),
+            None => self.release_all(&mut pending.tickets),
         }
         self.settle_copies(unsent, Drop::Offline);
         let sent = self.in_flight.take_all();
         self.queue.put_back(sent.flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open)));
-    }
-
-    /// Whether it has or had messages in the store.
-    pub fn has_stored(&self) -> bool {
-        self.busy.as_ref().is_some_and(|busy| busy.stored > 0)
-    }
-
-    /// The number of the last message in its stored queue.
-    pub fn last_stored(&self) -> u64 {
-        self.busy.as_ref().map_or(0, |busy| busy.stored)
-    }
-
-    /// Whether messages in its queue may be only in the store (see `backlog`).
-    pub fn can_spill(&self) -> bool {
-        let is_moving = self.busy.as_ref().is_some_and(|busy| busy.moving > 0 || busy.has_returned);
-        self.is_kept_on_disk() && !is_moving
-    }
-
-    /// Whether only the store has some messages of its queue.
-    pub fn has_backlog(&self) -> bool {
-        self.queue.backlog().is_some()
-    }
-
-    /// Whether memory does not bound its queue, if there is a store.
-    pub fn is_kept_on_disk(&self) -> bool {
-        !self.is_ready() && !self.is_member || self.has_backlog()
-    }
-
-    /// A message is to be stored. Returns its number in the stored queue.
-    pub fn next_stored(&mut self) -> u64 {
-        let busy = self.busy.get_or_insert_default();
-        busy.stored += 1;
-        busy.stored
-    }
-
-    /// Nothing of its stored queue is needed any more, and the next message is the first of a new one. False:
-    /// it has none, or some of it is needed.
-    pub fn end_stored(&mut self) -> bool {
-        let is_over = self.is_ready() && self.is_idle() && self.has_stored();
-        let busy = self.busy.as_mut().filter(|busy| is_over && busy.moving == 0);
-        busy.map(|busy| (busy.stored, busy.has_returned) = (0, false)).is_some()
-    }
-
-    /// Messages of its stored queue have moved to another owner.
-    pub fn forget_moved(&mut self, count: u64) {
-        if let Some(busy) = &mut self.busy {
-            busy.moving -= count;
-        }
     }
 
     /// The session ends. All remaining messages are dropped, except for those of shared groups, which go to
@@ -656,42 +616,18 @@ impl Session {
         pending.release(self.id, queued_message);
     }
 
-    /// Gives all messages that are not stored to the store, with their tickets, oldest first. They are newer
-    /// than all that are stored.
-    fn store_all(&mut self, storing: &mut Storing) {
-        let Self { id, in_flight, queue, busy, tickets, .. } = self;
-        let stored = &mut busy.get_or_insert_default().stored;
-        for (queued_batch, open) in in_flight.iter_mut().filter(|(sent, _)| sent.queued_message.stored == 0) {
-            let first = &mut queued_batch.queued_message;
-            first.stored = *stored + 1;
-            *stored += u64::from(queued_batch.count);
-            for queued_message in queued_batch.clone().into_queued_messages(open) {
-                *tickets -= usize::from(queued_message.ticket.is_some());
-                storing.add(*id, &queued_message, queued_message.ticket);
-            }
-            queued_batch.queued_message.ticket = None;
-        }
-        for queued_message in queue.iter_mut().filter(|queued_message| queued_message.stored == 0) {
-            *stored += 1;
-            queued_message.stored = *stored;
-            let ticket = queued_message.ticket.take();
-            *tickets -= usize::from(ticket.is_some());
-            storing.add(*id, queued_message, ticket);
-        }
-        debug_assert_eq!(self.tickets, 0);
-    }
-
-    /// The messages with tickets are the newest, so older ones are not looked at.
-    fn release_all(&mut self, pending: &mut PendingSettlement) {
+    /// Takes the tickets of all messages. The messages with tickets are the newest, so older ones are not looked
+    /// at.
+    fn release_all(&mut self, released: &mut Tickets) {
         let waiting = self.queue.iter_mut().rev().filter_map(|queued_message| queued_message.ticket.take());
-        pending.tickets.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));
+        released.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));
         let mut sent = self.in_flight.iter_mut().rev();
         while self.tickets > 0
             && let Some((queued_batch, open)) = sent.next()
         {
             if queued_batch.queued_message.ticket.is_some() {
                 self.tickets -= open.len() as usize;
-                pending.tickets.extend(queued_batch.tickets(open));
+                released.extend(queued_batch.tickets(open));
                 queued_batch.queued_message.ticket = None;
             }
         }

@@ -35,9 +35,9 @@ pub struct Storing {
     tickets: Tickets,
     /// The tickets of what was submitted and is not stored yet, each with the number of the submission.
     submitted: VecDeque<(u64, Tickets)>,
-    /// What is to be read, and how many requests were not answered yet.
+    /// What is to be read, and how many bytes were requested and not answered yet.
     requests: Vec<ReadRequest>,
-    unanswered: usize,
+    requested_bytes: usize,
     options: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ impl Storing {
             tickets: Tickets::default(),
             submitted: VecDeque::new(),
             requests: Vec::new(),
-            unanswered: 0,
+            requested_bytes: 0,
             options: Vec::new(),
         }
     }
@@ -102,21 +102,26 @@ impl Storing {
 
     /// Asks for messages of a session's stored queue, from the number `from` on, about `bytes` bytes of them.
     pub fn request(&mut self, key: SessionKey, session: u64, from: u64, bytes: usize) {
-        self.unanswered += 1;
+        self.requested_bytes += bytes;
         self.requests.push(ReadRequest { key, session, from, bytes });
     }
 
     /// Takes what the store has read for this worker.
-    pub fn take_answers(&mut self, worker: u8) -> Vec<(SessionKey, Messages)> {
-        let answers = if self.unanswered > 0 { self.mailbox.take_answers(worker) } else { Vec::new() };
-        self.unanswered -= answers.len();
+    pub fn take_answers(&mut self, worker: u8) -> Vec<(ReadRequest, Messages)> {
+        let answers = if self.requested_bytes > 0 { self.mailbox.take_answers(worker) } else { Vec::new() };
+        self.requested_bytes -= answers.iter().map(|(request, _)| request.bytes).sum::<usize>();
         answers
+    }
+
+    /// The tickets that are returned when the batch is stored.
+    pub fn tickets(&mut self) -> &mut Tickets {
+        &mut self.tickets
     }
 
     /// Submits what has gathered, and what is to be read afterwards.
     pub fn submit(&mut self) {
         self.end_message();
-        if !self.batch.is_empty() {
+        if !self.batch.is_empty() || !self.tickets.is_empty() {
             let number = self.mailbox.submit(&mut self.batch);
             if !self.tickets.is_empty() {
                 self.submitted.push_back((number, std::mem::take(&mut self.tickets)));
@@ -144,9 +149,17 @@ impl Storing {
         self.mailbox.is_full()
     }
 
+    /// The bytes that were requested, and are not here yet.
+    pub fn requested_bytes(&self) -> usize {
+        self.requested_bytes
+    }
+
     /// Whether nothing waits for the store.
     pub fn is_drained(&self) -> bool {
-        self.batch.is_empty() && self.gathered.is_none() && self.submitted.is_empty() && self.unanswered == 0
+        self.batch.is_empty()
+            && self.gathered.is_none()
+            && self.submitted.is_empty()
+            && self.requested_bytes == 0
     }
 
     fn end_message(&mut self) {

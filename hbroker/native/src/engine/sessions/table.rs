@@ -167,9 +167,10 @@ impl Sessions {
         self.ready_bytes > self.most_bytes
     }
 
-    /// The queues of sessions that count as connected have more than half of what they may have.
-    pub fn is_half_full(&self) -> bool {
-        self.ready_bytes > self.most_bytes / 2
+    /// Whether there is room for so many bytes more, without using more than half of the memory for queues of
+    /// either kind.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.ready_bytes + bytes < self.most_bytes / 2 && self.others.used() + bytes < self.most_bytes / 2
     }
 
     pub fn by_id(&self, id: u64) -> Option<SessionKey> {

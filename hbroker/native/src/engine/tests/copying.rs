@@ -5,6 +5,7 @@ use rand::Rng;
 
 use super::handover::{has_passed, install, leave, raise_barrier, subscribe_persistently};
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use super::sessions::{firsts, status};
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
 use crate::engine::sessions::queue::Bounds;
@@ -307,6 +308,13 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
         network.cut(old, "b", new);
         network.run(100 * MILLISECOND); // The store has all of it.
         let gave = copy.finish(&mut network);
+        // At the new owner the session is connected, and has messages that are not stored.
+        let other = network.add_client();
+        network.hosts[client].reads = false;
+        network.connect(client, new);
+        network.run(10 * MILLISECOND);
+        network.publish_times(other, 50, &message("elsewhere/x", &[0; 1_000], 1));
+        network.run(100 * MILLISECOND);
         network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
         assert_eq!(install(&mut network, new, copy.held), 0);
         network.grant(new, "b", Grant { epoch: 2, ..GRANT });
@@ -315,9 +323,11 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
             let numbers = moving.left_from(0).map(|queued_message| queued_message.stored).collect();
             network.hosts[old].engines[usize::from(key.worker())].forget_moved(now, key, numbers);
         }
+        leave(&mut network, client, new);
         publish(&mut network, 10);
         network.run(SECOND);
         assert!(has_backlog(&network, new));
+        network.hosts[client].reads = true;
         for node in [new, old] {
             network.connect(client, node);
             network.run_until_drained();
@@ -326,6 +336,9 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
             assert_eq!(store.store.states().map(|state| state.live).sum::<u64>(), 0);
         }
         assert_eq!(network.sequences(client, "b/topic"), (1..=225).collect::<Vec<_>>());
+        assert_eq!(firsts(&network.sequences(client, "elsewhere/x")), (1..=50).collect::<Vec<_>>());
+        let counters = status(&network, new, client).session_counters;
+        assert_eq!((counters.accepted, counters.delivered), (275, 275), "215 moved, 60 came here");
         assert_eq!(network.sequences(client, "c"), (1..=225).collect::<Vec<_>>());
     }
 }

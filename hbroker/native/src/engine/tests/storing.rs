@@ -10,6 +10,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
 use crate::tables::match_set::{Overflow, Subscriber};
+use crate::wire::PublishOut;
 
 /// Bytes in memory that an offline session may have, and a message more.
 const IN_MEMORY: usize = 66_000;
@@ -257,6 +258,66 @@ fn a_long_queue_keeps_to_its_bounds_and_its_policy() {
     }
     let (network, node, ..) = with_offline_subscriber(301, bounds, Overflow::EndSession);
     assert_eq!((network.hosts[node].engines[0].out.sessions.iter().count(), stored(&network, node)), (0, 0));
+}
+
+#[test]
+fn a_long_queue_keeps_to_its_bounds_after_a_restart() {
+    let bounds = Bounds { messages: 300, bytes: 0 };
+    let (mut network, node, client, publisher) = with_offline_subscriber(1_000, bounds, Overflow::DropOldest);
+    network.lose_power(node);
+    let session = network.open_bounded(client, node, true, bounds);
+    subscribe(&mut network, node, "a/#", "", Subscriber::new(session, 1));
+    network.restore_queue(node, network.hosts[client].session);
+    publish(&mut network, publisher, 100);
+    network.run(SECOND);
+    assert_eq!((status(&network, node, client).queued, stored(&network, node)), (300, 300));
+    come_back(&mut network, node, client);
+    network.run_until_drained();
+    assert_eq!(network.sequences(client, "a/b"), (801..=1_100).collect::<Vec<_>>());
+    check(&network, node);
+}
+
+#[test]
+fn messages_that_were_given_to_a_link_do_not_expire_in_a_long_queue() {
+    let (mut network, node, client, publisher) = with_offline_subscriber(0, OWN, Overflow::default());
+    for _ in 0..200 {
+        let published_at_us = network.now;
+        let expiring = PublishOut { expiry_s: Some(9), published_at_us, ..message("a/b", &[0; 1_000], 1) };
+        network.publish(publisher, &expiring);
+        network.run(MILLISECOND);
+    }
+    network.hosts[client].reads = false;
+    network.connect(client, node);
+    network.run(100 * MILLISECOND);
+    let launched = 200 - in_queue(&network, node, client);
+    assert!(launched > 100);
+    go_offline(&mut network, node, client);
+    assert!(in_memory(&network, node) < IN_MEMORY);
+    network.run(10 * SECOND);
+    network.hosts[client].reads = true;
+    come_back(&mut network, node, client);
+    network.run_until_drained();
+    let counters = status(&network, node, client).session_counters;
+    assert_eq!((counters.delivered, counters.expired), (launched as u64, 200 - launched as u64));
+}
+
+fn in_queue(network: &Network, node: usize, client: usize) -> usize {
+    let key = network.session(client, node);
+    let session = network.hosts[node].engines[usize::from(key.worker())].out.sessions.get(key);
+    session.expect("it is there").queue.size().messages
+}
+
+#[test]
+fn the_queue_of_a_member_of_a_group_is_in_memory() {
+    let (mut network, node, client, publisher) = with_offline_subscriber(400, OWN, Overflow::default());
+    let session = network.session(client, node);
+    subscribe(&mut network, node, "g/#", "g", Subscriber::new(session, 1));
+    network.run(SECOND);
+    publish(&mut network, publisher, 10);
+    assert!(in_memory(&network, node) > 410_000);
+    network.connect(client, node);
+    network.run_until_drained();
+    assert_eq!(network.sequences(client, "a/b"), (1..=410).collect::<Vec<_>>());
 }
 
 #[test]

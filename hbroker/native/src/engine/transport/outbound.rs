@@ -13,6 +13,7 @@ use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::shared_groups::MemberLoads;
 use crate::engine::owner::throttle::{FullSessions, Hold, Holds};
 use crate::engine::sessions::message::QueuedBatch;
+use crate::engine::sessions::session::Session;
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
@@ -143,7 +144,8 @@ impl Outbound {
 
     /// Whether what this session gets has to be stored.
     pub fn has_to_be_stored(&self, session: SessionKey) -> bool {
-        self.storing.is_some() && self.sessions.get(session).is_some_and(|session| !session.is_ready())
+        let is_stored = |session: &Session| !session.is_ready() || session.has_backlog();
+        self.storing.is_some() && self.sessions.get(session).is_some_and(is_stored)
     }
 
     /// Queues the PUBACKs of messages with consecutive deliveries, if their link still exists. `origin` is that

@@ -119,7 +119,13 @@ impl Session {
 
     /// Takes over messages that were queued for it at another owner. The store gets those that it does not
     /// have.
-    pub fn take_in(&mut self, now: Micros, mut list: MessageList, storing: Option<&mut Storing>) {
+    pub fn take_in(
+        &mut self,
+        now: Micros,
+        mut list: MessageList,
+        storing: Option<&mut Storing>,
+        pending: &mut PendingSettlement,
+    ) {
         if self.is_idle() {
             self.begin(now);
         }
@@ -129,22 +135,17 @@ impl Session {
             .for_each(|(number, queued_message)| queued_message.number = number);
         self.session_counters.accepted += list.queued_messages.len() as u64;
         if let Some(storing) = storing {
+            self.store_others(storing); // The numbers in the stored queue are in the order of the queue.
             for queued_message in &mut list.queued_messages {
-                if queued_message.stored == 0 {
-                    queued_message.stored = self.next_stored();
-                    storing.add(self.id, queued_message, None);
-                } else {
-                    self.forget_moved(1); // It comes back to where it was taken out.
-                    self.busy.get_or_insert_default().has_returned = true;
+                if queued_message.stored > 0 {
+                    self.forget_moved(1); // It comes back.
+                    pending.forget(self.id, queued_message);
                 }
+                queued_message.stored = self.next_stored();
+                storing.add(self.id, queued_message, None);
             }
         }
         self.queue.append(list);
-    }
-
-    /// An earlier run has stored messages for it, the last of them under the number `last`.
-    pub fn resume_stored(&mut self, last: u64) {
-        self.busy.get_or_insert_default().stored = last;
     }
 }
 

@@ -65,12 +65,12 @@ impl Network {
         let Some(state) = store.state(session) else { return };
         let home = host.engines.iter_mut().find(|engine| engine.session_key(session).is_some());
         let home = home.expect("it is open");
-        let (key, mut next) = (home.session_key(session).expect("it is open"), 0);
-        let mut is_needed = home.restore(self.now, state);
-        while is_needed {
-            let messages = store.read(session, next, 10_000).unwrap();
-            next = messages.next;
-            is_needed = home.load(self.now, key, messages);
+        let key = home.session_key(session).expect("it is open");
+        if home.restore(self.now, state) {
+            while let Some(from) = home.begin_to_load(key) {
+                let messages = store.read(session, from, 10_000).unwrap();
+                home.load(self.now, key, from, messages);
+            }
         }
     }
 }

@@ -1,0 +1,91 @@
+//! What a session knows of its messages in the store: under which numbers they are there.
+//!
+//! Each message that is stored has a number in the session's *stored queue*, in the order of the queue. When the
+//! session has none of them any more, its stored queue ends, and the next one begins with number 1.
+
+use crate::engine::sessions::session::Session;
+use crate::engine::sessions::storing::Storing;
+
+impl Session {
+    /// Whether it has or had messages in the store.
+    pub fn has_stored(&self) -> bool {
+        self.busy.as_ref().is_some_and(|busy| busy.stored > 0)
+    }
+
+    /// The number of the last message in its stored queue.
+    pub fn last_stored(&self) -> u64 {
+        self.busy.as_ref().map_or(0, |busy| busy.stored)
+    }
+
+    /// Whether messages in its queue may be only in the store (see `backlog`).
+    pub fn can_spill(&self) -> bool {
+        !self.is_member && self.busy.as_ref().is_some_and(|busy| busy.moving == 0)
+    }
+
+    /// The number in the stored queue of the last message that was given to a link.
+    pub fn last_stored_launched(&self) -> u64 {
+        self.busy.as_ref().map_or(0, |busy| busy.launched)
+    }
+
+    /// Whether only the store has some messages of its queue.
+    pub fn has_backlog(&self) -> bool {
+        self.queue.backlog().is_some()
+    }
+
+    /// Whether memory does not bound its queue, if there is a store.
+    pub fn is_kept_on_disk(&self) -> bool {
+        !self.is_ready() && !self.is_member || self.has_backlog()
+    }
+
+    /// A message is to be stored. Returns its number in the stored queue.
+    pub fn next_stored(&mut self) -> u64 {
+        let busy = self.busy.get_or_insert_default();
+        busy.stored += 1;
+        busy.stored
+    }
+
+    /// Nothing of its stored queue is needed any more, and the next message is the first of a new one. False:
+    /// it has none, or some of it is needed.
+    pub fn end_stored(&mut self) -> bool {
+        let is_over = self.is_ready() && self.is_idle() && self.has_stored();
+        let busy = self.busy.as_mut().filter(|busy| is_over && busy.moving == 0);
+        busy.map(|busy| (busy.stored, busy.launched) = (0, 0)).is_some()
+    }
+
+    /// Messages of its stored queue have moved to another owner.
+    pub fn forget_moved(&mut self, count: u64) {
+        if let Some(busy) = &mut self.busy {
+            busy.moving -= count;
+        }
+    }
+
+    /// Gives all messages to the store, with their tickets. Those that are not stored yet are newer than those
+    /// that are.
+    pub(super) fn store_all(&mut self, storing: &mut Storing) {
+        self.store_others(storing);
+        self.release_all(storing.tickets());
+    }
+
+    /// Gives the messages that are not stored to the store, oldest first. The session keeps their tickets.
+    pub(super) fn store_others(&mut self, storing: &mut Storing) {
+        let Self { id, in_flight, queue, busy, .. } = self;
+        let busy = busy.get_or_insert_default();
+        for (queued_batch, open) in in_flight.iter_mut().filter(|(sent, _)| sent.queued_message.stored == 0) {
+            queued_batch.queued_message.stored = busy.stored + 1;
+            busy.stored += u64::from(queued_batch.count);
+            busy.launched = busy.stored;
+            let queued_messages = queued_batch.clone().into_queued_messages(open);
+            queued_messages.iter().for_each(|queued_message| storing.add(*id, queued_message, None));
+        }
+        for queued_message in queue.iter_mut().filter(|queued_message| queued_message.stored == 0) {
+            busy.stored += 1;
+            queued_message.stored = busy.stored;
+            storing.add(*id, queued_message, None);
+        }
+    }
+
+    /// An earlier run has stored messages for it, the last of them under the number `last`.
+    pub fn resume_stored(&mut self, last: u64) {
+        self.busy.get_or_insert_default().stored = last;
+    }
+}
