@@ -348,6 +348,9 @@ class _Core:
     def restore_queue(self, session: int) -> int:
         """Gives a session, which must be open, the messages that an earlier run has stored for it. Returns how
         many they are. Raises OSError. Has no effect after `run_store`."""
+    def submissions(self) -> tuple[int, int]:
+        """The number of the last submission of records to the store, and of the last one that is stored. 0, 0:
+        there is no store."""
     def sessions(self, most: int) -> list[SessionStatus]:
         """The status of at most `most` sessions, those with the most queued bytes first."""
     def subscribe(

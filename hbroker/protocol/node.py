@@ -55,6 +55,9 @@ _TOTALS: Final = (
 """Counters of the core that `status` shows at its top level: sums over all sessions (§7.8), and the bytes of
 packets that are out of order (§3.3)."""
 
+STORE_POLL: Final = 1_000
+"""Microseconds between looks at whether the core's store has what DONE waits for."""
+
 _Request: TypeAlias = pb.Join | pb.Subscribe | pb.PubConnect
 
 
@@ -87,7 +90,7 @@ class Node:
         restored = self._restored = restored or RestoredState()
         self._process_usage = process_usage
         storage = self._storage = storage or Storage()
-        self._after_sync = AfterSync(storage)
+        self._after_sync = AfterSync(storage, core.submissions)
         self._doubt_ends_at: int | None = None
         """When every lease that an earlier run may have granted has ended."""
         self._now = 0
@@ -230,6 +233,8 @@ class Node:
         )
         deadlines += [part.poll_timeout() for part in parts]
         deadlines.append(self._doubt_ends_at)
+        if self._after_sync.awaits_store:
+            deadlines.append(self._now + STORE_POLL)
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_event(self) -> NodeEvent | None:

@@ -4,6 +4,9 @@ A node saves what its next run must know: delegations, claims, subscriptions. A 
 But packets that rely on it (COMMIT and DONE of a handover, SUBACK) wait until the record would survive a loss
 of power. Records are counted, and `durable` shows how many of them are on the disk. `AfterSync` keeps the
 actions that wait.
+
+The messages that wait for sessions are in the core's store, if the node has one. DONE also waits until
+everything that was given to the store before is stored.
 """
 
 from __future__ import annotations
@@ -122,11 +125,12 @@ class Storage:
 
 @dataclass(slots=True, eq=False)
 class _PendingAction:
-    """An action that waits until the record at `position` is on the disk. `link`: the link over which it
-    replies; None: it replies over no link, or in no particular order. `followers`: the actions that follow
-    it."""
+    """An action that waits until the record at `position` is on the disk, and until the core's store has what
+    was given to it under the number `submission`. `link`: the link over which it replies; None: it replies
+    over no link, or in no particular order. `followers`: the actions that follow it."""
 
     position: int
+    submission: int
     run: Callable[[], object]
     link: int | None
     followers: list[Callable[[], object]] = field(default_factory=list)
@@ -137,10 +141,15 @@ class AfterSync:
 
     There are two queues, each in order: actions that need the disk (`run_when_durable`), and replies, which
     do not wait while the disk fails (`send_reply`).
+
+    `submissions`: the number of the last submission to the core's store, and of the last one that is stored.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(
+        self, storage: Storage, submissions: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    ) -> None:
         self._storage = storage
+        self._submissions = submissions
         self._durable_queue: deque[_PendingAction] = deque()
         self._reply_queue: deque[_PendingAction] = deque()
         self._last_reply: dict[int, _PendingAction] = {}
@@ -150,8 +159,8 @@ class AfterSync:
     # Change
 
     def run_when_durable(self, action: Callable[[], object]) -> bool:
-        """Runs the action once all records so far are on the disk; at once, if they are. False: too many
-        actions wait."""
+        """Runs the action once all records so far are on the disk, and the core's store has what it was given
+        so far; at once, if that is so. False: too many actions wait."""
         return self._queue(self._durable_queue, action, None)
 
     def send_reply(self, link: int, action: Callable[[], object]) -> bool:
@@ -184,6 +193,12 @@ class AfterSync:
         """0: `handle_timeout` is due. None: nothing waits, or everything waits for the disk."""
         return 0 if self._is_due(self._durable_queue) or self._is_due(self._reply_queue) else None
 
+    @property
+    def awaits_store(self) -> bool:
+        """Whether an action waits for the core's store alone."""
+        queue = self._durable_queue
+        return bool(queue) and self.is_durable(queue[0].position) and not self._is_due(queue)
+
     def last_position(self) -> int:
         """The position of the last record; `is_durable` says when it is on the disk."""
         return self._storage.written
@@ -200,7 +215,8 @@ class AfterSync:
     def _queue(self, queue: deque[_PendingAction], run: Callable[[], object], link: int | None) -> bool:
         if len(queue) >= MOST_WAITING:
             return False
-        pending = _PendingAction(self._storage.written, run, link)
+        submission = self._submissions()[0] if queue is self._durable_queue else 0
+        pending = _PendingAction(self._storage.written, submission, run, link)
         if link is not None:
             self._last_reply[link] = pending
         queue.append(pending)
@@ -217,4 +233,5 @@ class AfterSync:
     def _is_due(self, queue: deque[_PendingAction]) -> bool:
         if not queue:
             return False
-        return self.is_durable(queue[0].position) or (self.is_failing and queue is self._reply_queue)
+        is_durable = self.is_durable(queue[0].position) and queue[0].submission <= self._submissions()[1]
+        return is_durable or (self.is_failing and queue is self._reply_queue)

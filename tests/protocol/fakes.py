@@ -154,6 +154,9 @@ class FakeCore:
     def restore_queue(self, session: int) -> int:
         return 0
 
+    def submissions(self) -> tuple[int, int]:
+        return 0, 0
+
     def end_session(self, session: int, reason: str = "session_ended") -> None:
         self.opened.pop(session, None)
         for key in [key for key in self.subscriptions if key[0] == session]:

@@ -59,6 +59,20 @@ def test_while_the_disk_fails_only_actions_that_need_it_wait() -> None:
     assert done[3:] == ["done"]
 
 
+def test_actions_that_need_the_disk_wait_for_the_store_of_messages_too() -> None:
+    notes, done = Notes(), []
+    submissions = [7, 5]
+    after = AfterSync(notes, lambda: (submissions[0], submissions[1]))
+    after.run_when_durable(lambda: done.append("done"))
+    after.send_reply(LINK, lambda: done.append("suback"))
+    submissions[0] = 9
+    assert (done, after.awaits_store, after.poll_timeout()) == (["suback"], True, None)
+    submissions[1] = 7
+    assert (after.awaits_store, after.poll_timeout()) == (False, 0)
+    after.handle_timeout()
+    assert done == ["suback", "done"]
+
+
 def test_the_queues_of_waiting_actions_are_bounded_while_the_disk_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -137,8 +137,8 @@ class NodeStateFiles(Storage):
         return restored
 
     def discard_obsolete(self, is_over: Callable[[Delegation], bool], *, claims: bool) -> None:
-        """Before a network starts: discards the delegations for which `is_over` returns true; and, if `claims`
-        is true, the claims that orders changed. Raises OSError."""
+        """Before a network starts: discards the delegations for which `is_over` returns true, and with
+        `claims` the claims that orders changed. Raises OSError."""
         restored, _ = self._read()
         if claims and restored.claims is not None:
             self._files[CLAIMS].replace([])
@@ -260,8 +260,8 @@ def forget_stopped_nodes(
     hold, a part of the subtree. A node with a store keeps its claims, and the delegations to it stay, because
     its sessions and their messages wait there.
 
-    `state_files`: the state files by the node's name. `with_stores`: the nodes with stores. Returns the damage
-    that was found. Raises OSError.
+    `state_files`: the state files by the node's name. `with_stores`: the nodes with stores. Returns the
+    damage that was found. Raises OSError.
     """
     last_states = {name: files.read() for name, files in state_files.items()}
     kept: set[str] = set()

@@ -144,9 +144,7 @@ def test_nothing_acknowledged_is_lost_in_kills_under_load(stored: tuple[Network,
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_network_that_is_killed_as_a_whole_has_everything_when_it_is_back(
-    tmp_path: Path, qos: int
-) -> None:
+def test_a_network_that_is_killed_as_a_whole_has_everything_when_it_is_back(tmp_path: Path, qos: int) -> None:
     file = tmp_path / "stored.yaml"
     # Nodes that are started again have the same addresses.
     file.write_text(re.sub(r":770\d", lambda _: f":{free_port()}", FILE))

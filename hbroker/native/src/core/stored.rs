@@ -123,6 +123,13 @@ impl Core {
         }
     }
 
+    /// The number of the last submission to the store, and of the last one that is stored; 0: there is none.
+    pub fn submissions(&self) -> (u64, u64) {
+        self.store
+            .get()
+            .map_or((0, 0), |node_store| (node_store.mailbox.submitted(), node_store.mailbox.stored()))
+    }
+
     /// How the store's disk does; `None`: there is no store.
     pub fn store_health(&self) -> Option<Health> {
         self.store.get().map(|node_store| node_store.mailbox.health())

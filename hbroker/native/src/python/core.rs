@@ -158,6 +158,10 @@ impl Core {
         py.detach(|| self.core.restore_queue(session)).map_err(PyOSError::new_err)
     }
 
+    fn submissions(&self) -> (u64, u64) {
+        self.core.submissions()
+    }
+
     #[pyo3(signature = (session, reason = "session_ended"))]
     fn end_session(&self, py: Python<'_>, session: u64, reason: &str) -> PyResult<()> {
         let why = match reason {

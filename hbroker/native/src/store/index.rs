@@ -48,9 +48,9 @@ pub trait Index {
 const POSITION: &str = "position";
 const TOTALS: &str = "totals";
 /// The memory for blocks that were read.
-const CACHE: u64 = 32 << 20;
+const CACHE: u64 = 8 << 20;
 /// The memory for what is not in a table yet.
-const WRITE_BUFFER: u64 = 32 << 20;
+const WRITE_BUFFER: u64 = 16 << 20;
 
 /// An index in an LSM tree on disk.
 pub struct LsmIndex {

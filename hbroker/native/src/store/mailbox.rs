@@ -123,6 +123,11 @@ impl Mailbox {
         self.state.lock().answers.get_mut(usize::from(worker)).map(std::mem::take).unwrap_or_default()
     }
 
+    /// The number of the last submission.
+    pub fn submitted(&self) -> u64 {
+        self.state.lock().last
+    }
+
     /// The number of the last submission that is stored, and with it all before.
     pub fn stored(&self) -> u64 {
         self.stored.load(Ordering::Acquire)

@@ -210,7 +210,7 @@ class OwnerSubscriptions:
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
         """After a restart: makes the sessions that were connected and their subscriptions again, offline. So
         messages that are published before the clients are back are queued (§5.8)."""
-        restored = {}
+        restored: dict[int, None] = {}
         for subscription in subscriptions:
             if self.sessions.restore(now, subscription.session):
                 self._put(replace(subscription, interrupted=True, is_prepared=False))
