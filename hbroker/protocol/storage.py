@@ -145,9 +145,7 @@ class AfterSync:
     `submissions`: the number of the last submission to the core's store, and of the last one that is stored.
     """
 
-    def __init__(
-        self, storage: Storage, submissions: Callable[[], tuple[int, int]] = lambda: (0, 0)
-    ) -> None:
+    def __init__(self, storage: Storage, submissions: Callable[[], tuple[int, int]] = lambda: (0, 0)) -> None:
         self._storage = storage
         self._submissions = submissions
         self._durable_queue: deque[_PendingAction] = deque()

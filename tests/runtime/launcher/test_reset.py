@@ -99,7 +99,10 @@ def test_a_delegation_around_a_subtree_of_a_node_elsewhere_is_kept(
 
 def test_nodes_with_stores_keep_their_subtrees_and_claims() -> None:
     state = StateFilesOfNodes(
-        {"root": {"home": "home", "garden": "garden"}, "home": {"home/attic": "attic", "home/moved": "garden"}}
+        {
+            "root": {"home": "home", "garden": "garden"},
+            "home": {"home/attic": "attic", "home/moved": "garden"},
+        }
     )
     for node in ("home", "garden"):
         files = state.files_of(node)
