@@ -1048,6 +1048,15 @@ def decode_queued(
     """(session, publish, qos, (retained_for, shared_for), group, overflow, launched, (queue, number)) of a
     serialised QueuedRecord. None if it is malformed."""
 
+def verify_store(folder: str) -> list[tuple[str, int, int, int, list[tuple[int, bool]]]]:
+    """The segments of a store's log: file, bytes, records, messages, and the damage: its offset, and whether
+    what was there had been promised (docs/guarantees.md, Durability). Changes nothing. Raises OSError."""
+
+def stored_queues(folder: str) -> list[tuple[int, int, int]]:
+    """Session, waiting messages, and about how many bytes these have, of each queue in a store. As when its
+    node starts, a torn end of the log is cut off. Raises OSError; BlockingIOError or another if a node uses
+    the store."""
+
 def encode_queued(
     values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]],
 ) -> bytes:

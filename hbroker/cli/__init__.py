@@ -5,6 +5,7 @@
     analysis/   analyze
     bench/      bench
     sim         simulated rooms of devices
+    store       shows or verifies a node's store
     capture     dissects datagrams
     check       validates topology files
     commands    the table of commands, and how a command is declared

@@ -27,6 +27,7 @@ mod messages;
 mod publishing;
 mod records;
 mod sessions;
+mod stores;
 mod topics;
 
 use std::net::{IpAddr, SocketAddr};
@@ -114,7 +115,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(records::decode_gone, module)?)?;
     module.add_function(wrap_pyfunction!(records::encode_gone, module)?)?;
     module.add_function(wrap_pyfunction!(records::decode_seen, module)?)?;
-    module.add_function(wrap_pyfunction!(records::encode_seen, module)?)
+    module.add_function(wrap_pyfunction!(records::encode_seen, module)?)?;
+    module.add_function(wrap_pyfunction!(stores::verify_store, module)?)?;
+    module.add_function(wrap_pyfunction!(stores::stored_queues, module)?)
 }
 
 fn add_gateway(module: &Bound<'_, PyModule>) -> PyResult<()> {

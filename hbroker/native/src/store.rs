@@ -26,17 +26,20 @@ pub mod mailbox;
 pub mod memory_index;
 pub mod queues;
 pub mod record;
+pub mod segment;
 #[cfg(test)]
 mod tests;
+pub mod verify;
 
 use std::collections::BTreeSet;
 use std::io;
 
 use crate::store::disk::Disk;
 use crate::store::index::Index;
-use crate::store::log::{Damage, Log, Recovered, Rewriting, Unreadable};
+use crate::store::log::{Log, Recovered, Rewriting, Unreadable};
 use crate::store::queues::{QueueState, Queues};
 use crate::store::record::{Batch, Kind, MessageBody};
+use crate::store::segment::Damage;
 
 /// So many segments are rewritten into one if each has less than one part in this number of the usual size.
 const FEW: u64 = 8;

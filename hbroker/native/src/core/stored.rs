@@ -16,9 +16,9 @@ use super::{Core, Driver};
 use crate::endpoint::store_thread::StoreThread;
 use crate::store::disk::Folder;
 use crate::store::index::LsmIndex;
-use crate::store::log::Damage;
 use crate::store::mailbox::{Health, Mailbox};
 use crate::store::record::Batch;
+use crate::store::segment::Damage;
 use crate::store::{Settings, Store};
 
 /// How many bytes of messages are read at once.

@@ -152,6 +152,7 @@ fn invalid() -> io::Error {
 fn failed(error: fjall::Error) -> io::Error {
     match error {
         fjall::Error::Io(error) => error,
+        fjall::Error::Locked => io::Error::new(io::ErrorKind::ResourceBusy, "another process uses the store"),
         other => io::Error::other(other),
     }
 }

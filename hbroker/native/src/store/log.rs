@@ -4,31 +4,24 @@
 //! rewritten without the records that nobody needs any more: the others keep their positions (as offsets in a
 //! compacted log of Kafka do). So nothing that refers to a record has to be changed.
 //!
-//! ```text
-//! plain segment      header | record | record | ...                                    written to at its end
-//! rewritten segment  header | position, record | position, record | ... | table        never changed again
-//! ```
-//!
 //! Records are appended to a buffer, written, and synced, in this order: `synced <= written <= end`. A new
 //! segment begins only after the one before it is synced. Some records are marks, which say how far the log
 //! had been synced when they were written. So after a crash it is known which bytes were promised: damage
 //! below the highest mark is reported, and everything from the first damage above it is cut off.
 
 use std::collections::BTreeMap;
-use std::{fmt, io};
+use std::io;
 
 use crate::store::disk::Disk;
 use crate::store::record::{self, HEAD, Kind, LONGEST};
+use crate::store::segment::{
+    Damage, HEADER, TRAILER, base_of, end_in, header, name_of, parse_table, table_bytes, walk,
+};
 
-/// The bytes before the first record of a segment: magic, base, end (of a rewritten one), check.
-pub const HEADER: u64 = 32;
-const MAGIC: &[u8; 8] = b"hbroklog";
 /// How many bytes are read at once.
 const WINDOW: usize = 256 << 10;
 /// The distance in bytes of the entries in the table of a rewritten segment.
 const TABLE_STEP: u64 = 32 << 10;
-/// The bytes at the end of a rewritten segment: the number of entries in the table, and its check.
-const TRAILER: usize = 12;
 
 /// The log of one store.
 pub struct Log<D> {
@@ -65,24 +58,6 @@ struct Window {
     /// The buffer, and how many bytes in it were read.
     bytes: Vec<u8>,
     length: usize,
-}
-
-/// Bytes of the log that are not as they were written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The name of the segment's file, and the offset in it.
-    pub file: String,
-    pub offset: u64,
-    /// Positions from the first damaged byte to the next intact record.
-    pub from: u64,
-    pub to: u64,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, offset, from, to } = self;
-        write!(out, "{file}: damaged at offset {offset} (positions {from} to {to})")
-    }
 }
 
 /// What was found when a log was opened.
@@ -597,80 +572,16 @@ impl Rewriting {
     }
 }
 
-impl Damage {
-    fn at(base: u64, offset: u64, position: u64) -> Self {
-        Self { file: name_of(base), offset, from: position, to: position }
-    }
-}
-
 fn read_table(disk: &impl Disk, base: u64, bytes: u64) -> Result<Vec<(u64, u64)>, Unreadable> {
     let name = name_of(base);
     let damaged = || Unreadable::Damaged(Damage::at(base, bytes, base));
     let mut trailer = [0; TRAILER];
     let start = bytes.checked_sub(TRAILER as u64).ok_or_else(damaged)?;
     disk.read(&name, start, &mut trailer)?;
-    let count = u64::from_le_bytes(trailer[..8].try_into().expect("8 bytes"));
-    let length = count.checked_mul(16).filter(|length| HEADER + length <= start).ok_or_else(damaged)?;
-    let mut table = vec![0; length as usize + 8];
-    disk.read(&name, start - length, &mut table)?;
-    if crc32c::crc32c(&table).to_le_bytes() != trailer[8..] {
-        return Err(damaged());
-    }
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
-    let entries = table.chunks_exact(16).take(count as usize);
-    Ok(entries.map(|entry| (number(&entry[..8]), number(&entry[8..]))).collect())
-}
-
-/// Calls `each` with the intact records of a plain segment from position `from` on. Returns the damage.
-fn walk(bytes: &[u8], base: u64, from: u64, mut each: impl FnMut(u64, Kind, &[u8])) -> Vec<Damage> {
-    let (mut damage, mut offset) = (Vec::new(), (HEADER + from.saturating_sub(base)) as usize);
-    while offset < bytes.len() {
-        let position = base + offset as u64 - HEADER;
-        if let Some(length) = intact(bytes, offset, position) {
-            let (kind, body, _) = record::split(&bytes[offset..]).expect("it is intact");
-            each(position, kind, body);
-            offset += length;
-            continue;
-        }
-        let first = offset;
-        let is_next = |at: &usize| intact(bytes, *at, base + *at as u64 - HEADER).is_some();
-        offset = (offset + 1..bytes.len()).find(is_next).unwrap_or(bytes.len());
-        let (offset, to) = (first as u64, base + offset as u64 - HEADER);
-        damage.push(Damage { file: name_of(base), offset, from: position, to });
-    }
-    damage
-}
-
-/// The length of the record at this offset, if it is intact.
-fn intact(bytes: &[u8], offset: usize, position: u64) -> Option<usize> {
-    let length = record::length_of(&bytes[offset..])?;
-    let record = bytes.get(offset..offset + length)?;
-    record::is_intact(record, position).then_some(length)
-}
-
-fn header(base: u64, end: u64) -> [u8; HEADER as usize] {
-    let mut header = [0; HEADER as usize];
-    header[..8].copy_from_slice(MAGIC);
-    header[8..16].copy_from_slice(&base.to_le_bytes());
-    header[16..24].copy_from_slice(&end.to_le_bytes());
-    let check = crc32c::crc32c(&header[..24]);
-    header[24..28].copy_from_slice(&check.to_le_bytes());
-    header
-}
-
-/// The end in the header of the segment at `base`; 0: it is plain. `None`: the header is not valid.
-fn end_in(bytes: &[u8; HEADER as usize], base: u64) -> Option<u64> {
-    let end = u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes"));
-    (*bytes == header(base, end)).then_some(end)
-}
-
-fn name_of(base: u64) -> String {
-    format!("{base:016x}.log")
-}
-
-fn base_of(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".log").filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok()
+    let length = table_bytes(&trailer).filter(|length| HEADER + length <= bytes).ok_or_else(damaged)?;
+    let mut table = vec![0; length as usize];
+    disk.read(&name, bytes - length, &mut table)?;
+    parse_table(&table).ok_or_else(damaged)
 }
 
 const _: () = assert!(LONGEST + HEAD < u32::MAX as usize);

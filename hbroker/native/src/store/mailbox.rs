@@ -20,8 +20,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::link_id::SessionKey;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
-use crate::store::log::Damage;
 use crate::store::record::Batch;
+use crate::store::segment::Damage;
 use crate::store::{Failure, Messages, Store};
 
 /// With so many bytes of records that are not on the disk, the mailbox is full.

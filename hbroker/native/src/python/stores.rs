@@ -1,0 +1,38 @@
+//! The stores of nodes that do not run, for the command `hbroker store`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use crate::store::disk::Folder;
+use crate::store::index::LsmIndex;
+use crate::store::verify::{LogReport, SegmentReport, verify};
+use crate::store::{Settings, Store};
+
+/// One segment: its file, its bytes, the number of its records and of its messages, and what is damaged: an
+/// offset, and whether that was promised.
+type Segment = (String, u64, u64, u64, Vec<(u64, bool)>);
+
+/// What is in the segments of a store's log. Raises `OSError`.
+#[pyfunction]
+pub fn verify_store(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<Segment>> {
+    let LogReport { segments, promised } =
+        py.detach(|| Folder::open(&folder.join("log")).and_then(|disk| verify(&disk)))?;
+    let segment = |SegmentReport { file, bytes, records, messages, damage }| {
+        let damage = damage.iter().map(|damage| (damage.offset, damage.from < promised)).collect();
+        (file, bytes, records, messages, damage)
+    };
+    Ok(segments.into_iter().map(segment).collect())
+}
+
+/// The session, the number of waiting messages, and about how many bytes they have, of each queue in a store.
+/// As when its node starts, a torn end of the log is cut off. Raises `OSError`.
+#[pyfunction]
+pub fn stored_queues(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<(u64, u64, u64)>> {
+    let states = py.detach(|| {
+        let index = LsmIndex::open(&folder.join("index"))?;
+        let (store, _) = Store::open(Folder::open(&folder.join("log"))?, index, Settings::default())?;
+        std::io::Result::Ok(store.states().collect::<Vec<_>>())
+    })?;
+    Ok(states.into_iter().map(|state| (state.session, state.live, state.bytes)).collect())
+}
