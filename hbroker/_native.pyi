@@ -348,9 +348,11 @@ class _Core:
     def restore_queue(self, session: int) -> int:
         """Gives a session, which must be open, the messages that an earlier run has stored for it. Returns how
         many they are. Raises OSError. Has no effect after `run_store`."""
-    def submissions(self) -> tuple[int, int]:
-        """The number of the last submission of records to the store, and of the last one that is stored. 0, 0:
-        there is no store."""
+    def submit_stored(self) -> int:
+        """Gives the store all records that have gathered. Returns the number of the last submission; 0: there
+        is no store."""
+    def stored(self) -> int:
+        """The number of the last submission that is stored; 0: there is none."""
     def sessions(self, most: int) -> list[SessionStatus]:
         """The status of at most `most` sessions, those with the most queued bytes first."""
     def subscribe(

@@ -43,8 +43,8 @@ def _info(directory: Path, as_json: bool) -> int:
     from hbroker._native import stored_queues
     from hbroker.cli.output import print_json, print_table
 
-    clients = _clients_of(directory)
     queues = sorted(stored_queues(str(directory)), key=lambda queue: -queue[2])
+    clients = _clients_of(directory)  # Not before it is known that no node runs.
     sessions = [
         {"session": f"{session:016x}", "client": clients.get(session, ""), "messages": count, "bytes": size}
         for session, count, size in queues

@@ -55,7 +55,7 @@ _TOTALS: Final = (
 """Counters of the core that `status` shows at its top level: sums over all sessions (§7.8), and the bytes of
 packets that are out of order (§3.3)."""
 
-STORE_POLL: Final = 1_000
+STORE_POLL: Final = 5_000
 """Microseconds between looks at whether the core's store has what DONE waits for."""
 
 _Request: TypeAlias = pb.Join | pb.Subscribe | pb.PubConnect
@@ -90,7 +90,7 @@ class Node:
         restored = self._restored = restored or RestoredState()
         self._process_usage = process_usage
         storage = self._storage = storage or Storage()
-        self._after_sync = AfterSync(storage, core.submissions)
+        self._after_sync = AfterSync(storage, core.submit_stored, core.stored)
         self._doubt_ends_at: int | None = None
         """When every lease that an earlier run may have granted has ended."""
         self._now = 0

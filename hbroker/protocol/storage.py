@@ -142,12 +142,19 @@ class AfterSync:
     There are two queues, each in order: actions that need the disk (`run_when_durable`), and replies, which
     do not wait while the disk fails (`send_reply`).
 
-    `submissions`: the number of the last submission to the core's store, and of the last one that is stored.
+    `submit`: gives the core's store everything that it is to have so far, and returns the number of that
+    submission. `stored`: the number of the last submission that is stored.
     """
 
-    def __init__(self, storage: Storage, submissions: Callable[[], tuple[int, int]] = lambda: (0, 0)) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        submit: Callable[[], int] = lambda: 0,
+        stored: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._storage = storage
-        self._submissions = submissions
+        self._submit = submit
+        self._stored = stored
         self._durable_queue: deque[_PendingAction] = deque()
         self._reply_queue: deque[_PendingAction] = deque()
         self._last_reply: dict[int, _PendingAction] = {}
@@ -213,7 +220,7 @@ class AfterSync:
     def _queue(self, queue: deque[_PendingAction], run: Callable[[], object], link: int | None) -> bool:
         if len(queue) >= MOST_WAITING:
             return False
-        submission = self._submissions()[0] if queue is self._durable_queue else 0
+        submission = self._submit() if queue is self._durable_queue else 0
         pending = _PendingAction(self._storage.written, submission, run, link)
         if link is not None:
             self._last_reply[link] = pending
@@ -231,5 +238,5 @@ class AfterSync:
     def _is_due(self, queue: deque[_PendingAction]) -> bool:
         if not queue:
             return False
-        is_durable = self.is_durable(queue[0].position) and queue[0].submission <= self._submissions()[1]
+        is_durable = self.is_durable(queue[0].position) and queue[0].submission <= self._stored()
         return is_durable or (self.is_failing and queue is self._reply_queue)

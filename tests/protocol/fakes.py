@@ -154,8 +154,11 @@ class FakeCore:
     def restore_queue(self, session: int) -> int:
         return 0
 
-    def submissions(self) -> tuple[int, int]:
-        return 0, 0
+    def submit_stored(self) -> int:
+        return 0
+
+    def stored(self) -> int:
+        return 0
 
     def end_session(self, session: int, reason: str = "session_ended") -> None:
         self.opened.pop(session, None)

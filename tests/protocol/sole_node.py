@@ -87,8 +87,11 @@ class ScriptedCore:
         self.restored.append(session)
         return 0
 
-    def submissions(self) -> tuple[int, int]:
-        return 0, 0
+    def submit_stored(self) -> int:
+        return 0
+
+    def stored(self) -> int:
+        return 0
 
     def end_session(self, session: int, reason: str = "session_ended") -> None:
         self.ended.append((session, reason))

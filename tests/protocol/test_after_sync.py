@@ -62,7 +62,7 @@ def test_while_the_disk_fails_only_actions_that_need_it_wait() -> None:
 def test_actions_that_need_the_disk_wait_for_the_store_of_messages_too() -> None:
     notes, done = Notes(), []
     submissions = [7, 5]
-    after = AfterSync(notes, lambda: (submissions[0], submissions[1]))
+    after = AfterSync(notes, lambda: submissions[0], lambda: submissions[1])
     after.run_when_durable(lambda: done.append("done"))
     after.send_reply(LINK, lambda: done.append("suback"))
     submissions[0] = 9

@@ -168,7 +168,7 @@ def test_a_new_network_recalls_the_limit_of_epochs_and_delegations_to_nodes_outs
     files.save_epoch_limit(LIMIT)
     files.store.flush()
     assert state_files(disk).read() == RestoredState([KITCHEN, other], ["home/bedroom"], epoch_limit=LIMIT)
-    state_files(disk).discard_obsolete(lambda cut: cut.node == "k", claims=True)
+    state_files(disk).discard_obsolete(lambda cut: cut.node == "k")
     restored = state_files(disk).load()
     assert (restored.delegations, restored.claims, restored.epoch_limit) == ([other], None, LIMIT)
     raised = state_files(disk).load().epoch_limit

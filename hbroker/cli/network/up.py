@@ -133,17 +133,18 @@ def _with_key(network: Topology, directory: RunDirectory) -> Topology:
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
     """Removes what is out of date from the nodes' state files: no node of the last run is alive.
 
-    The moves of that run are forgotten, too: a network begins as its file says. Nodes with stores go on with
-    what they had.
+    The moves of that run are forgotten, too: a network begins as its file says. But a network in which a node
+    has a store goes on as it was, because messages wait where they were stored.
     """
     from hbroker.config import Durability
     from hbroker.runtime.node.state_files import NodeStateFiles, forget_stopped_nodes
 
+    if any(node.durability is not Durability.NONE for node in network.nodes):
+        return
     memories = {
         node.name: NodeStateFiles(directory.state_file_of(node.name), node.subtrees) for node in network.nodes
     }
-    with_stores = {node.name for node in network.nodes if node.durability is not Durability.NONE}
-    for damage in forget_stopped_nodes(memories, with_stores):
+    for damage in forget_stopped_nodes(memories):
         print(f"hbroker: {damage}", file=sys.stderr)
 
 

@@ -16,8 +16,7 @@ waits until each child and subscriber that it may have forgotten has no lease an
 §5.9).
 
 Before `hbroker up` starts a network again, its launcher knows that none of its nodes is alive. So no node
-needs to wait for the leases that it granted to another of them (`forget_stopped_nodes`). It has to wait
-for a node with a store, though: the messages for its sessions are there.
+needs to wait for the leases that it granted to another of them (`forget_stopped_nodes`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import os
 import secrets
 import struct
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
@@ -136,11 +135,11 @@ class NodeStateFiles(Storage):
         self.store.close()
         return restored
 
-    def discard_obsolete(self, is_over: Callable[[Delegation], bool], *, claims: bool) -> None:
-        """Before a network starts: discards the delegations for which `is_over` returns true, and with
-        `claims` the claims that orders changed. Raises OSError."""
+    def discard_obsolete(self, is_over: Callable[[Delegation], bool]) -> None:
+        """Before a network starts: discards the claims that orders changed, and the delegations for which
+        `is_over` returns true. Raises OSError."""
         restored, _ = self._read()
-        if claims and restored.claims is not None:
+        if restored.claims is not None:
             self._files[CLAIMS].replace([])
         kept = [delegation for delegation in restored.delegations if not is_over(delegation)]
         if len(kept) < len(restored.delegations):
@@ -252,16 +251,12 @@ class NodeStateFiles(Storage):
                 restored.claims = [str(claim) for claim in stored["claims"]]
 
 
-def forget_stopped_nodes(
-    state_files: Mapping[str, NodeStateFiles], with_stores: Container[str] = ()
-) -> list[Damage]:
+def forget_stopped_nodes(state_files: Mapping[str, NodeStateFiles]) -> list[Damage]:
     """Removes from the state files of these nodes, none of which is alive, the claims that orders changed,
     and the delegations to each other. It keeps a delegation if a node that is not among them holds, or may
-    hold, a part of the subtree. A node with a store keeps its claims, and the delegations to it stay, because
-    its sessions and their messages wait there.
+    hold, a part of the subtree.
 
-    `state_files`: the state files by the node's name. `with_stores`: the nodes with stores. Returns the
-    damage that was found. Raises OSError.
+    `state_files`: the state files by the node's name. Returns the damage that was found. Raises OSError.
     """
     last_states = {name: files.read() for name, files in state_files.items()}
     kept: set[str] = set()
@@ -270,11 +265,8 @@ def forget_stopped_nodes(
             holder = last_states.get(cut.node)
             if holder is None or holder.has_lost_delegations:  # It is unknown what this holder has delegated.
                 kept.update(prefixes(cut.subtree, depth(cut.subtree)))
-    forgotten = {name for name in state_files if name not in with_stores}
-    for name, files in state_files.items():
-        files.discard_obsolete(
-            lambda cut: cut.node in forgotten and cut.subtree not in kept, claims=name in forgotten
-        )
+    for files in state_files.values():
+        files.discard_obsolete(lambda cut: cut.node in last_states and cut.subtree not in kept)
     return [damage for restored in last_states.values() for damage in restored.damage]
 
 

@@ -97,26 +97,6 @@ def test_a_delegation_around_a_subtree_of_a_node_elsewhere_is_kept(
     assert StateFilesOfNodes(cuts).delegations_after_reset() == delegations_after_reset
 
 
-def test_nodes_with_stores_keep_their_subtrees_and_claims() -> None:
-    state = StateFilesOfNodes(
-        {
-            "root": {"home": "home", "garden": "garden"},
-            "home": {"home/attic": "attic", "home/moved": "garden"},
-        }
-    )
-    for node in ("home", "garden"):
-        files = state.files_of(node)
-        files.load()
-        files.save_claims([SUBTREES[node], f"{SUBTREES[node]}/claimed"])
-        assert files.store.flush()
-        files.store.close()
-    forget_stopped_nodes({node: state.files_of(node) for node in SUBTREES}, {"garden", "attic"})
-    restored = {node: state.files_of(node).load() for node in SUBTREES}
-    assert {cut.subtree for cut in restored["root"].delegations} == {"garden"}
-    assert {cut.subtree for cut in restored["home"].delegations} == {"home/attic", "home/moved"}
-    assert (restored["home"].claims, restored["garden"].claims) == (None, ["garden", "garden/claimed"])
-
-
 def test_delegations_around_a_node_with_a_damaged_file_are_kept() -> None:
     state = StateFilesOfNodes(
         {

@@ -123,11 +123,18 @@ impl Core {
         }
     }
 
-    /// The number of the last submission to the store, and of the last one that is stored; 0: there is none.
-    pub fn submissions(&self) -> (u64, u64) {
-        self.store
-            .get()
-            .map_or((0, 0), |node_store| (node_store.mailbox.submitted(), node_store.mailbox.stored()))
+    /// Gives the store all records that have gathered. Returns the number of the last submission; 0: there is no
+    /// store.
+    pub fn submit_stored(&self) -> u64 {
+        self.store.get().map_or(0, |node_store| {
+            self.each(|engine, now| engine.end_turn(now));
+            node_store.mailbox.submitted()
+        })
+    }
+
+    /// The number of the last submission that is stored; 0: there is none.
+    pub fn stored(&self) -> u64 {
+        self.store.get().map_or(0, |node_store| node_store.mailbox.stored())
     }
 
     /// How the store's disk does; `None`: there is no store.

@@ -158,8 +158,12 @@ impl Core {
         py.detach(|| self.core.restore_queue(session)).map_err(PyOSError::new_err)
     }
 
-    fn submissions(&self) -> (u64, u64) {
-        self.core.submissions()
+    fn submit_stored(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.core.submit_stored())
+    }
+
+    fn stored(&self) -> u64 {
+        self.core.stored()
     }
 
     #[pyo3(signature = (session, reason = "session_ended"))]

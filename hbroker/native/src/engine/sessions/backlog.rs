@@ -50,8 +50,9 @@ pub struct Backlog {
     /// The number of its last message in the stored queue, and that message's overflow policy.
     newest: u64,
     overflow: Overflow,
-    /// The store was asked for the messages from this number on, and has not answered.
-    requested: Option<u64>,
+    /// The store was asked for the messages from the first number on, and has not answered. The last message
+    /// that was stored at that time has the second number.
+    requested: Option<(u64, u64)>,
 }
 
 /// What came of an answer of the store.
@@ -133,9 +134,11 @@ impl Backlog {
     fn load(&mut self, from: u64, answer: Messages, last: u64, launched: u64) -> Loaded {
         let mut loaded = Loaded::default();
         let first = self.next;
-        if self.requested.take() != Some(from) || from > first {
+        let requested = self.requested.take();
+        let Some((_, last_then)) = requested.filter(|(requested, _)| *requested == from && from <= first)
+        else {
             return loaded; // Older messages have gone to the backlog since the request.
-        }
+        };
         // Some may have been dropped since the request.
         for stored in answer.messages.into_iter().filter(|stored| stored.number >= first) {
             let (number, stored_number) = (self.number, stored.number);
@@ -153,7 +156,9 @@ impl Backlog {
                 }
             }
         }
-        self.next = self.next.max(answer.next.min(last + 1));
+        // At the end of the stored queue may be numbers that the store never got.
+        let next = if answer.is_all { answer.next.max(last_then + 1) } else { answer.next };
+        self.next = self.next.max(next.min(last + 1));
         loaded.lost = self.messages.saturating_sub(last + 1 - self.next);
         (0..loaded.lost).for_each(|_| self.take(0));
         loaded
@@ -184,6 +189,7 @@ impl SessionQueue {
         while self.bytes() > most
             && let Some(newest) = self.newest()
             && newest.stored > 0
+            && newest.ticket.is_none()
             && self.backlog().is_none_or(|backlog| newest.stored < backlog.next)
         {
             let Some(newest) = self.pop_newest() else { return };
@@ -228,12 +234,17 @@ impl Session {
             && self.queue.is_over(limit)
             && let Some(backlog) = self.queue.backlog_mut()
         {
-            counters.drop(Drop::QueueFull);
             match backlog.overflow {
-                Overflow::DropOldest if limit.messages > 0 => _ = self.drop_oldest(pending),
-                policy if backlog.messages > 0 => {
+                Overflow::DropOldest if limit.messages > 0 => {
+                    if !self.drop_oldest(pending) {
+                        return false;
+                    }
+                    counters.drop(Drop::QueueFull);
+                }
+                policy if backlog.messages > 0 && backlog.newest >= backlog.next => {
                     let dropped = backlog.drop_last();
                     self.session_counters.drop(Drop::QueueFull, 1);
+                    counters.drop(Drop::QueueFull);
                     pending.settled.push((self.id, dropped));
                     if policy == Overflow::EndSession {
                         return true;
@@ -390,12 +401,12 @@ impl Outbound {
             false => (1, LEAST_READ_BYTES),
         };
         let is_due = needs_all || session.link.is_some() && session.queue.bytes() < few;
-        let id = session.id;
+        let (id, last) = (session.id, session.last_stored());
         if is_due
             && let Some(backlog) = session.queue.backlog_mut()
             && backlog.requested.is_none()
         {
-            backlog.requested = Some(backlog.next);
+            backlog.requested = Some((backlog.next, last));
             storing.request(key, id, backlog.next, most);
         }
     }
@@ -442,8 +453,10 @@ impl Outbound {
     /// The messages of a session's backlog from this number on are being read, without a request. `None`: it
     /// has no backlog.
     pub fn begin_to_load(&mut self, key: SessionKey) -> Option<u64> {
-        let backlog = self.sessions.get_mut(key)?.queue.backlog_mut().as_mut()?;
-        backlog.requested = Some(backlog.next);
-        backlog.requested
+        let session = self.sessions.get_mut(key)?;
+        let last = session.last_stored();
+        let backlog = session.queue.backlog_mut().as_mut()?;
+        backlog.requested = Some((backlog.next, last));
+        Some(backlog.next)
     }
 }

@@ -87,7 +87,8 @@ impl Outbound {
         let has_to_be_stored = !session.is_ready() || queued_message.was_stored;
         if let Some(storing) = storing.as_deref_mut().filter(|_| has_to_be_stored) {
             queued_message.stored = session.next_stored();
-            storing.add(session.id, &queued_message, ticket);
+            // A connected session that gets a message of another one keeps the ticket itself.
+            storing.add(session.id, &queued_message, ticket.filter(|_| !holds_ticket));
             holds_ticket = ticket.is_some();
         }
         let is_watched = session.is_watched;

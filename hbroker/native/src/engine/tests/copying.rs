@@ -14,6 +14,9 @@ use crate::topic::Region;
 use crate::wire::{PublishOut, Transfers};
 
 const EXPORT: u64 = 7;
+/// Messages of each of two publishers for a connected session at the new owner: together more than are in flight
+/// to it.
+const OTHERS: u64 = 2_500;
 
 /// What one session's messages are known by: session, field, whether it was given to the link.
 type Known = (u64, Vec<u8>, bool);
@@ -309,12 +312,16 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
         network.run(100 * MILLISECOND); // The store has all of it.
         let gave = copy.finish(&mut network);
         // At the new owner the session is connected, and has messages that are not stored.
-        let other = network.add_client();
+        let others = [network.add_client(), network.add_client()];
         network.hosts[client].reads = false;
         network.connect(client, new);
         network.run(10 * MILLISECOND);
-        network.publish_times(other, 50, &message("elsewhere/x", &[0; 1_000], 1));
-        network.run(100 * MILLISECOND);
+        for (other, topic) in others.into_iter().zip(["elsewhere/x", "elsewhere/y"]) {
+            network.publish_times(other, OTHERS as usize, &message(topic, &[0; 1_000], 1));
+        }
+        network.run(SECOND);
+        let acknowledged = |network: &Network| others.map(|other| network.hosts[other].published.len());
+        assert_eq!(acknowledged(&network), [0, 0], "the session holds their PUBACKs back");
         network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
         assert_eq!(install(&mut network, new, copy.held), 0);
         network.grant(new, "b", Grant { epoch: 2, ..GRANT });
@@ -336,9 +343,13 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
             assert_eq!(store.store.states().map(|state| state.live).sum::<u64>(), 0);
         }
         assert_eq!(network.sequences(client, "b/topic"), (1..=225).collect::<Vec<_>>());
-        assert_eq!(firsts(&network.sequences(client, "elsewhere/x")), (1..=50).collect::<Vec<_>>());
+        for topic in ["elsewhere/x", "elsewhere/y"] {
+            assert_eq!(firsts(&network.sequences(client, topic)), (1..=OTHERS).collect::<Vec<_>>());
+        }
+        assert_eq!(acknowledged(&network), [OTHERS as usize; 2]);
         let counters = status(&network, new, client).session_counters;
-        assert_eq!((counters.accepted, counters.delivered), (275, 275), "215 moved, 60 came here");
+        let all = 215 + 10 + 2 * OTHERS;
+        assert_eq!((counters.accepted, counters.delivered), (all, all));
         assert_eq!(network.sequences(client, "c"), (1..=225).collect::<Vec<_>>());
     }
 }

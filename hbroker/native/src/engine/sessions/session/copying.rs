@@ -105,8 +105,9 @@ impl Session {
         let copies = list.queued_messages.len();
         self.tickets -= behind.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
         pending.tickets.extend(behind.iter().filter_map(|queued_message| queued_message.ticket));
-        with_those_before(behind)
-            .into_iter()
+        let (kept, dropped) = with_those_before(behind);
+        dropped.iter().for_each(|queued_message| pending.forget(self.id, queued_message));
+        kept.into_iter()
             .for_each(|queued_message| list.push(QueuedMessage { ticket: None, ..queued_message }));
         let stored = list.queued_messages.iter().filter(|queued_message| queued_message.stored > 0).count();
         self.busy.get_or_insert_default().moving += stored as u64;
@@ -149,8 +150,8 @@ impl Session {
     }
 }
 
-/// The messages without a ticket, and those of the same topic before the last one without.
-fn with_those_before(moving: VecDeque<QueuedMessage>) -> Vec<QueuedMessage> {
+/// The messages without a ticket, and those of the same topic before the last one without; and all others.
+fn with_those_before(moving: VecDeque<QueuedMessage>) -> (Vec<QueuedMessage>, Vec<QueuedMessage>) {
     let mut topics = BTreeSet::new();
     let is_kept = |queued_message: &QueuedMessage| {
         if queued_message.ticket.is_none() {
@@ -158,7 +159,7 @@ fn with_those_before(moving: VecDeque<QueuedMessage>) -> Vec<QueuedMessage> {
         }
         topics.contains(&queued_message.chain)
     };
-    let mut kept: Vec<QueuedMessage> = moving.into_iter().rev().filter(is_kept).collect();
+    let (mut kept, others): (Vec<_>, Vec<_>) = moving.into_iter().rev().partition(is_kept);
     kept.reverse();
-    kept
+    (kept, others)
 }

@@ -72,7 +72,8 @@ impl Session {
         let busy = busy.get_or_insert_default();
         for (queued_batch, open) in in_flight.iter_mut().filter(|(sent, _)| sent.queued_message.stored == 0) {
             queued_batch.queued_message.stored = busy.stored + 1;
-            busy.stored += u64::from(queued_batch.count);
+            // The messages behind the last one that is not acknowledged get no numbers.
+            busy.stored += open.runs().last().map_or(0, |(first, count)| u64::from(first + count));
             busy.launched = busy.stored;
             let queued_messages = queued_batch.clone().into_queued_messages(open);
             queued_messages.iter().for_each(|queued_message| storing.add(*id, queued_message, None));
