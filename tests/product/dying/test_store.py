@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from hbroker import HBrokerError, sync
-from hbroker.bench.launching import free_port
 from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
 from tests.waiting import until
 
@@ -143,11 +144,20 @@ def test_nothing_acknowledged_is_lost_in_kills_under_load(stored: tuple[Network,
         assert qos == 1 or session.received == sorted(set(session.received)), "once, and in order"
 
 
+def own_port() -> int:
+    """A free UDP port below those that the kernel gives to sockets, so that nobody else gets it meanwhile."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_network_that_is_killed_as_a_whole_has_everything_when_it_is_back(tmp_path: Path, qos: int) -> None:
     file = tmp_path / "stored.yaml"
     # Nodes that are started again have the same addresses.
-    file.write_text(re.sub(r":770\d", lambda _: f":{free_port()}", FILE))
+    file.write_text(re.sub(r":770\d", lambda _: f":{own_port()}", FILE))
     acknowledged: dict[str, list[int]] = {node: [] for node in TOPICS}
     first = dict.fromkeys(TOPICS, 0)
     sessions: dict[str, OfflineSession] = {}
