@@ -1056,8 +1056,7 @@ def verify_store(folder: str) -> list[tuple[str, int, int, int, list[tuple[int, 
 
 def stored_queues(folder: str) -> list[tuple[int, int, int]]:
     """Session, waiting messages, and about how many bytes these have, of each queue in a store. As when its
-    node starts, a torn end of the log is cut off. Raises OSError; BlockingIOError or another if a node uses
-    the store."""
+    node starts, a torn end of the log is cut off. Raises OSError, also if a node uses the store."""
 
 def encode_queued(
     values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]],

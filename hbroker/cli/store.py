@@ -21,11 +21,14 @@ STATE_DIR/TOPOLOGY/NODE.cuts.store.
   verify   reads every record, and compares its checksum. Nothing is changed; the node may run.
 
 examples:
-  hbroker store info .hbroker/home-1a2b3c4d/root.cuts.store
+  hbroker store info .hbroker/home/root.cuts.store
   hbroker store verify --json /var/lib/hbroker/kitchen.store
 
 exit codes: 0 done, 1 damage was found or the store cannot be read, 2 there is no store
 """
+
+
+_COLUMNS: Final = ("client", "session", "messages", "bytes")
 
 
 @command("store", _TEXT)
@@ -60,9 +63,6 @@ def _info(directory: Path, as_json: bool) -> int:
         rows = [[str(session[name]) for name in _COLUMNS] for session in sessions]
         print_table(_COLUMNS, rows, numbers=("messages", "bytes"))
     return DONE
-
-
-_COLUMNS: Final = ("client", "session", "messages", "bytes")
 
 
 def _clients_of(directory: Path) -> dict[int, str]:

@@ -44,6 +44,9 @@ use crate::store::segment::Damage;
 /// So many segments are rewritten into one if each has less than one part in this number of the usual size.
 const FEW: u64 = 8;
 
+/// POSIX's number for a disk that cannot read what is there, on Linux and macOS.
+const EIO: i32 = 5;
+
 /// The bounds of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -107,7 +110,7 @@ pub struct Stored {
 #[derive(Debug, Default)]
 pub struct Messages {
     pub messages: Vec<Stored>,
-    /// Messages whose records are damaged, or cannot be read: they are settled.
+    /// Messages whose records are damaged: they are settled. Also those that the disk cannot read, which stay.
     pub damage: Vec<Damage>,
     /// All messages below this number were read or are settled.
     pub next: u64,
@@ -239,7 +242,7 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// as many as take about `bytes` bytes of memory.
     ///
     /// # Errors
-    /// The index fails.
+    /// The index fails, or the disk for another reason than that it cannot read what is there.
     pub fn read(&mut self, session: u64, from: u64, bytes: usize) -> io::Result<Messages> {
         let (mut read, mut size, mut next) = (Messages::default(), 0, from);
         loop {
@@ -252,16 +255,22 @@ impl<D: Disk, I: Index> Store<D, I> {
             }
             for (number, position) in entries {
                 next = number + 1;
-                match self.log.read(position, |kind, body| stored(kind, body, session, number)) {
+                let damage = match self.log.read(position, |kind, body| stored(kind, body, session, number)) {
                     Ok(Some(message)) => {
                         size += size_of::<Stored>() + message.field.len();
                         read.messages.push(message);
+                        None
                     }
-                    Ok(None) => read.damage.push(self.log.damage_at(position)),
-                    Err(Unreadable::Damaged(damage)) => read.damage.push(damage),
-                    Err(Unreadable::Failed(_)) => read.damage.push(self.log.damage_at(position)),
-                }
-                if read.messages.last().is_none_or(|message| message.number != number) {
+                    Ok(None) => Some(self.log.damage_at(position)),
+                    Err(Unreadable::Damaged(damage)) => Some(damage),
+                    Err(Unreadable::Failed(error)) if error.raw_os_error() == Some(EIO) => {
+                        read.damage.push(self.log.damage_at(position)); // A later run may be able to read it.
+                        None
+                    }
+                    Err(Unreadable::Failed(error)) => return Err(error),
+                };
+                if let Some(damage) = damage {
+                    read.damage.push(damage);
                     let mut batch = Batch::default();
                     batch.add_settled(session, [(number, number)]);
                     self.apply(batch.bytes());

@@ -21,9 +21,6 @@ use crate::store::record::Batch;
 use crate::store::segment::Damage;
 use crate::store::{Settings, Store};
 
-/// How many bytes of messages are read at once.
-const STEP_BYTES: usize = 1 << 20;
-
 /// A node's store.
 pub struct NodeStore {
     mailbox: Arc<Mailbox>,
@@ -83,12 +80,12 @@ impl Core {
         let Some(state) = store.state(session).filter(|_| restored.insert(session)) else {
             return Ok(0);
         };
-        if self.on(key.worker(), |engine, now| engine.restore(now, state)) {
-            while let Some(from) = self.on(key.worker(), |engine, _| engine.begin_to_load(key)) {
-                let messages = store.read(session, from, STEP_BYTES)?;
-                node_store.mailbox.note_damage(&messages.damage);
-                self.on(key.worker(), |engine, now| engine.load(now, key, from, messages));
-            }
+        if self.on(key.worker(), |engine, now| engine.restore(now, state))
+            && let Some(from) = self.on(key.worker(), |engine, _| engine.begin_to_load(key))
+        {
+            let messages = store.read(session, from, usize::MAX)?;
+            node_store.mailbox.note_damage(&messages.damage);
+            self.on(key.worker(), |engine, now| engine.load(now, key, from, messages));
         }
         Ok(state.live as usize)
     }

@@ -32,6 +32,8 @@ struct State {
     space: Option<usize>,
     /// All syncs fail from now on.
     fails_to_sync: bool,
+    /// All reads fail with this number of the system.
+    read_error: Option<i32>,
     syncs: u64,
     written: u64,
 }
@@ -103,6 +105,11 @@ impl FaultDisk {
     /// All syncs fail until power is lost.
     pub fn fail_to_sync(&self) {
         self.state.lock().fails_to_sync = true;
+    }
+
+    /// From now on all reads fail with this number of the system, or work.
+    pub fn set_read_error(&self, number: Option<i32>) {
+        self.state.lock().read_error = number;
     }
 
     /// The number of syncs, and of written bytes.
@@ -177,6 +184,9 @@ impl Disk for FaultDisk {
 
     fn read(&self, name: &str, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
         let mut state = self.state.lock();
+        if let Some(number) = state.read_error {
+            return Err(io::Error::from_raw_os_error(number));
+        }
         let content = &state.inode(name)?.content;
         let start = content.len().min(offset as usize);
         let count = bytes.len().min(content.len() - start);

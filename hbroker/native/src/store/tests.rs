@@ -9,7 +9,7 @@ use crate::store::fault_disk::FaultDisk;
 use crate::store::log::Recovered;
 use crate::store::memory_index::MemoryIndex;
 use crate::store::record::{Batch, Target};
-use crate::store::{Failure, Settings, Store};
+use crate::store::{EIO, Failure, Settings, Store};
 
 /// So small that a run has many segments and checkpoints.
 const SETTINGS: Settings =
@@ -324,4 +324,27 @@ fn flipped_bits_are_reported_and_never_served() {
         assert!(steps < 1_000, "seed {seed}: a damaged segment is rewritten again and again");
     }
     assert!(reports > 50 && served > 2_000, "{reports} reports, {served} messages");
+}
+
+#[test]
+fn messages_that_the_disk_cannot_read_now_are_there_when_it_can() {
+    let disk = FaultDisk::default();
+    let open = || Store::open(disk.clone(), MemoryIndex::default(), Settings::default()).unwrap().0;
+    let mut store = open();
+    for number in 1..=3 {
+        let mut batch = Batch::default();
+        batch.add_target(Target { session: 7, number, options: &[1] });
+        batch.add_message(u64::MAX, b"field");
+        store.apply(batch.bytes());
+    }
+    store.commit().unwrap();
+    let mut store = open();
+    let too_many_files = 24; // EMFILE
+    disk.set_read_error(Some(too_many_files));
+    assert!(store.read(7, 0, 1_000).is_err());
+    disk.set_read_error(Some(EIO));
+    let unread = store.read(7, 0, 1_000).unwrap();
+    assert_eq!((unread.messages.len(), unread.damage.len(), unread.next, unread.is_all), (0, 3, 4, true));
+    disk.set_read_error(None);
+    assert_eq!(store.read(7, 0, 1_000).unwrap().messages.len(), 3);
 }

@@ -446,7 +446,6 @@ impl Outbound {
             *session.queue.backlog_mut() = Some(Box::new(Backlog::restored(state, number)));
             session.end_backlog_if_empty();
         }
-        self.pump(now, key);
         self.sessions.watch(now, key);
     }
 

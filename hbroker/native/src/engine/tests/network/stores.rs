@@ -66,11 +66,11 @@ impl Network {
         let home = host.engines.iter_mut().find(|engine| engine.session_key(session).is_some());
         let home = home.expect("it is open");
         let key = home.session_key(session).expect("it is open");
-        if home.restore(self.now, state) {
-            while let Some(from) = home.begin_to_load(key) {
-                let messages = store.read(session, from, 10_000).unwrap();
-                home.load(self.now, key, from, messages);
-            }
+        if home.restore(self.now, state)
+            && let Some(from) = home.begin_to_load(key)
+        {
+            let messages = store.read(session, from, usize::MAX).unwrap();
+            home.load(self.now, key, from, messages);
         }
     }
 }
