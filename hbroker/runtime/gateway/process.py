@@ -13,8 +13,11 @@ import asyncio
 import errno
 import gc
 import logging
+import os
 import secrets
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +55,8 @@ LEAVE_S: Final = 0.2
 BATCH: Final = 512
 """The most events, messages and requests that one iteration takes, of each kind."""
 _SHORTEST_S: Final = 0.001
+_CHECKER_NICE: Final = 15
+"""The nice value of the threads that check passwords: guesses leave the processors to messages."""
 _YOUNG: Final = 20_000
 """The garbage collector's threshold for young objects. Many clients that connect at once make millions of
 objects that stay, so frequent collections would find little."""
@@ -117,7 +122,9 @@ class _Process:
             process_counters=lambda: {"rss_bytes": resident_bytes()},
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "gateway", self._core.take_load)
-        self._checkers = ThreadPoolExecutor(MOST_RUNNING, thread_name_prefix="passwords")
+        self._checkers = ThreadPoolExecutor(
+            MOST_RUNNING, thread_name_prefix="passwords", initializer=_lower_own_priority
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._has_failed = False
@@ -285,6 +292,13 @@ class _Process:
         if self._on_ready is None:
             self._shell.set_listeners(listeners, settings.limits)
         return listeners
+
+
+def _lower_own_priority() -> None:
+    """Lowers the priority of the calling thread. Only Linux has a priority for each thread; elsewhere the
+    call would lower that of the whole process."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _CHECKER_NICE)
 
 
 def _decision(check: Check) -> Decision:
