@@ -256,7 +256,7 @@ impl Mailbox {
         loop {
             let has_more = self.turn(store);
             let mut state = self.state.lock();
-            let is_idle = state.records.is_empty() && state.requests.is_empty();
+            let is_idle = self.is_idle(&state);
             match state.health {
                 Health::Failed(_) => return,
                 Health::Working if !is_idle => {}
@@ -271,6 +271,12 @@ impl Mailbox {
         if let Err(failure) = store.make_checkpoint() {
             self.note(Err(failure));
         }
+    }
+
+    /// Whether nothing is left to store or to read. A submission may have no records, but wait for those of
+    /// another worker.
+    fn is_idle(&self, state: &State) -> bool {
+        state.last == self.stored() && state.requests.is_empty()
     }
 
     fn note(&self, result: Result<(), Failure>) {
@@ -345,6 +351,20 @@ mod tests {
         disk.set_space(None);
         mailbox.turn(&mut store);
         assert_eq!((mailbox.stored(), mailbox.health(), mailbox.is_full()), (1, Health::Working, false));
+    }
+
+    #[test]
+    fn a_submission_without_records_is_stored_too() {
+        let (disk, mailbox) = (FaultDisk::default(), Mailbox::new(1));
+        let mut store = open(&disk);
+        mailbox.submit(&mut message(1));
+        mailbox.turn(&mut store);
+        assert!(mailbox.is_idle(&mailbox.state.lock()));
+        let last = mailbox.submit(&mut Batch::default());
+        assert!(!mailbox.is_idle(&mailbox.state.lock()), "its tickets wait");
+        mailbox.turn(&mut store);
+        assert_eq!(mailbox.stored(), last);
+        assert!(mailbox.is_idle(&mailbox.state.lock()));
     }
 
     #[test]
