@@ -1054,8 +1054,9 @@ def verify_store(folder: str) -> list[tuple[str, int, int, int, list[tuple[int, 
     """The segments of a store's log: file, bytes, records, messages, and the damage: its offset, and whether
     what was there had been promised (docs/guarantees.md, Durability). Changes nothing. Raises OSError."""
 
-def stored_queues(folder: str) -> list[tuple[int, int, int]]:
-    """Session, waiting messages, and about how many bytes these have, of each queue in a store. As when its
+def stored_messages(folder: str) -> tuple[list[tuple[int, int, int]], int]:
+    """Session, waiting messages, and about how many bytes these have, of each queue in a store; and the
+    number of retained messages and fragments. As when its
     node starts, a torn end of the log is cut off. Raises OSError, also if a node uses the store."""
 
 def encode_queued(

@@ -16,7 +16,8 @@ Shows or verifies the store of a node whose durability is `fsync` or `os`. DIR i
 node's state file with `.store` behind its name. `hbroker up` has it as
 STATE_DIR/TOPOLOGY/NODE.cuts.store.
 
-  info     which sessions have messages there, how many, and about how many bytes.
+  info     which sessions have messages there, how many, and about how many bytes; and
+           how many messages are retained (each fragment of a large one counts).
            The node must not run. As at its start, a torn end of the log is cut off.
   verify   reads every record, and compares its checksum. Nothing is changed; the node may run.
 
@@ -43,10 +44,11 @@ def store(action: str, directory: Path, as_json: bool) -> int:
 
 
 def _info(directory: Path, as_json: bool) -> int:
-    from hbroker._native import stored_queues
+    from hbroker._native import stored_messages
     from hbroker.cli.output import print_json, print_table
 
-    queues = sorted(stored_queues(str(directory)), key=lambda queue: -queue[2])
+    queues, retained = stored_messages(str(directory))
+    queues.sort(key=lambda queue: -queue[2])
     clients = _clients_of(directory)  # Not before it is known that no node runs.
     sessions = [
         {"session": f"{session:016x}", "client": clients.get(session, ""), "messages": count, "bytes": size}
@@ -55,10 +57,20 @@ def _info(directory: Path, as_json: bool) -> int:
     ]
     on_disk = sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
     if as_json:
-        print_json({"directory": str(directory), "bytes_on_disk": on_disk, "sessions": sessions})
+        print_json(
+            {
+                "directory": str(directory),
+                "bytes_on_disk": on_disk,
+                "retained": retained,
+                "sessions": sessions,
+            }
+        )
         return DONE
     messages = sum(count for _, count, _ in queues)
-    print(f"{messages:,} messages for {len(sessions):,} sessions; {on_disk:,} bytes on disk")
+    print(
+        f"{messages:,} messages for {len(sessions):,} sessions; {retained:,} retained messages; "
+        f"{on_disk:,} bytes on disk"
+    )
     if sessions:
         rows = [[str(session[name]) for name in _COLUMNS] for session in sessions]
         print_table(_COLUMNS, rows, numbers=("messages", "bytes"))

@@ -43,10 +43,13 @@ use crate::engine::{Engine, Shared};
 use crate::link_id::{LinkId, PoolClientId, SessionKey};
 use crate::load::{Report, Taker, latency};
 use crate::sink::DatagramSink;
-use crate::tables::retained::{Wanted, ranges};
+use crate::tables::retained::{Offer, Wanted, ranges};
 use crate::tables::trie::Subscriber;
 use crate::topic::Region;
 use crate::wire::{self, Body, PacketView};
+
+/// So many numbers of retained messages are given to the store while their table is locked.
+const REMOVED_AT_ONCE: usize = 1_024;
 
 /// One or several engines, and the state that they share.
 pub struct Core {
@@ -246,7 +249,7 @@ impl Core {
         let now = self.now();
         let kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
             Ok(PacketView { body: Body::Publish(publish), .. }) => {
-                retain(now, &mut self.shared.retained.lock(), &publish)
+                retain(now, &mut self.shared.retained.lock(), &publish) != Offer::Refused
             }
             _ => false,
         };
@@ -257,7 +260,14 @@ impl Core {
     pub fn drop_retained(&self, region: Region<'_>) {
         self.shared.retained.lock().drop_unfinished(region);
         for (from, to) in ranges(region) {
-            self.shared.retained.lock().drop_range(&from, to.as_deref());
+            let run = self.shared.retained.lock().detach(&from, to.as_deref());
+            if self.store.get().is_some() {
+                let numbers = run.numbers(); // They may be many, so the table is not locked.
+                numbers
+                    .chunks(REMOVED_AT_ONCE)
+                    .for_each(|some| self.shared.retained.lock().note_removed(some));
+            }
+            self.shared.retained.lock().discard(run);
         }
         self.on(0, Engine::tidy_retained);
     }

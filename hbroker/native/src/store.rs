@@ -3,6 +3,7 @@
 //! ```text
 //! engines -- records --> Store --> log      every record, in order, with a check (record)
 //!                          |------> queues   what waits for whom, as the log says (block)
+//!                          |------> retained where the retained messages are
 //!                          `------> index    the queues as they were at the last checkpoint
 //! ```
 //!
@@ -26,6 +27,7 @@ pub mod mailbox;
 pub mod memory_index;
 pub mod queues;
 pub mod record;
+pub mod retained;
 pub mod segment;
 #[cfg(test)]
 mod tests;
@@ -283,6 +285,48 @@ impl<D: Disk, I: Index> Store<D, I> {
         }
     }
 
+    /// Calls `with` with the number and the field of each retained message and fragment, in the order of
+    /// numbers. Returns what is damaged: such a message is not retained any more. One that the disk cannot read
+    /// now stays.
+    ///
+    /// # Errors
+    /// The disk fails for another reason than that it cannot read what is there.
+    pub fn read_retained(&mut self, mut with: impl FnMut(u64, Vec<u8>)) -> io::Result<Vec<Damage>> {
+        let (mut damage, mut batch) = (Vec::new(), Batch::default());
+        for (number, position) in self.queues.retained.sorted() {
+            let field = |kind, body: &[u8]| {
+                let (known, field) = record::retained_of(body).filter(|_| kind == Kind::Retained)?;
+                (known == number).then(|| field.to_vec())
+            };
+            match self.log.read(position, field) {
+                Ok(Some(field)) => with(number, field),
+                Err(Unreadable::Failed(error)) if error.raw_os_error() == Some(EIO) => {
+                    damage.push(self.log.damage_at(position));
+                }
+                Err(Unreadable::Failed(error)) => return Err(error),
+                found => {
+                    damage.push(match found {
+                        Err(Unreadable::Damaged(damage)) => damage,
+                        _ => self.log.damage_at(position),
+                    });
+                    batch.add_not_retained([(number, number)]);
+                }
+            }
+        }
+        self.apply(batch.bytes());
+        Ok(damage)
+    }
+
+    /// The highest number of a retained message or fragment; 0: there is none.
+    pub fn newest_retained(&self) -> u64 {
+        self.queues.retained.newest()
+    }
+
+    /// How many retained messages and fragments there are.
+    pub fn retained(&self) -> usize {
+        self.queues.retained.len()
+    }
+
     /// The states of all queues.
     pub fn states(&self) -> impl Iterator<Item = QueueState> + '_ {
         self.queues.states()
@@ -323,7 +367,14 @@ impl<D: Disk, I: Index> Store<D, I> {
             return Ok(false);
         };
         let mut batch = Batch::default();
-        let keep = |_, kind, body: &[u8], out: &mut Vec<u8>| {
+        let keep = |position, kind, body: &[u8], out: &mut Vec<u8>| {
+            if kind == Kind::Retained
+                && let Some((number, field)) = record::retained_of(body)
+                && queues.retained.is_at(number, position)
+            {
+                batch.add_retained(number, field);
+                return out.append(&mut batch.take());
+            }
             let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
                 return;
             };

@@ -38,6 +38,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 client.subscribe(name, qos=1)
             with sync.connect(root) as client:
                 client.publish_many([(name, b"%090d" % number) for number in range(count)], qos=1)
+        with sync.connect(root) as client:
+            client.publish_many([(f"kept/{number}", b"x") for number in range(7)], qos=1, retain=True)
         (store,) = (directory / "state").glob("*/root.cuts.store")
         in_use = run("info", store)
         assert in_use.returncode == 1
@@ -52,9 +54,10 @@ def test_info_lists_the_sessions_with_their_messages(stopped: Path) -> None:
         ("attic", COUNT),
         ("cellar", 10),
     ]
+    assert shown["retained"] == 7
     assert shown["bytes_on_disk"] > shown["sessions"][0]["bytes"] > COUNT * 90
     lines = run("info", stopped).stdout.splitlines()
-    assert lines[0].startswith("2,010 messages for 2 sessions; ")
+    assert lines[0].startswith("2,010 messages for 2 sessions; 7 retained messages; ")
     assert lines[2].split()[0] == "attic"
 
 

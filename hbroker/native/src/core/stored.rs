@@ -1,7 +1,7 @@
 //! The store of a node: opened before the node's sessions are made again, then run by a thread of its own.
 //!
-//! 1. [`Core::open_store`] reads what an earlier run has stored. Engines may give the store messages from then
-//!    on.
+//! 1. [`Core::open_store`] reads what an earlier run has stored, and restores the retained messages. Engines may
+//!    give the store messages from then on.
 //! 2. Python makes the sessions of the earlier run again. [`Core::restore_queue`] gives each its messages.
 //! 3. [`Core::run_store`] drops what is stored for other sessions, and starts the thread.
 
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::{Core, Driver};
 use crate::endpoint::store_thread::StoreThread;
+use crate::engine::retained::journal::retain_in;
 use crate::store::disk::Folder;
 use crate::store::index::LsmIndex;
 use crate::store::mailbox::{Health, Mailbox};
@@ -47,18 +48,20 @@ impl Core {
         };
         let disk = Folder::open(&folder.join("log"))?;
         let index = LsmIndex::open(&folder.join("index"))?;
-        let (store, recovered) = Store::open(disk, index, Settings { syncs, ..Settings::default() })?;
+        let (mut store, recovered) = Store::open(disk, index, Settings { syncs, ..Settings::default() })?;
         let mailbox = Arc::new(Mailbox::new(self.workers()));
         for worker in 0..self.workers() {
             mailbox.set_waker(worker, Box::new(endpoint.waker_of(worker.into())));
         }
+        let (unread, refused) = retain_in(&mailbox, &mut store, &self.shared.retained, self.now())?;
+        self.on(0, |engine, _| engine.count_retained_full(refused));
         let stage = Mutex::new(Stage::Opened(Box::new(store), BTreeSet::new()));
         let is_first = self.store.set(NodeStore { mailbox: Arc::clone(&mailbox), stage }).is_ok();
         if !is_first {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.each(|engine, _| engine.store_in(Arc::clone(&mailbox)));
-        Ok(recovered.damage)
+        Ok(recovered.damage.into_iter().chain(unread).collect())
     }
 
     /// Gives a session, which must be open, the messages that an earlier run has stored for it. Returns how

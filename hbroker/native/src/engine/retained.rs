@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!     crate::tables::retained     RetainedStore: the retained messages of a node
+//!       |     |
+//!       |   journal    gives its changes to the store of the node (`crate::store`)
 //!       |
 //!     replay       at the owner: reads the store step by step, and queues for the session
 //!       |  (PUBLISH, over the network)
@@ -9,4 +11,5 @@
 //! ```
 
 pub mod delivered;
+pub mod journal;
 pub mod replay;

@@ -25,14 +25,17 @@ pub fn verify_store(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<Segment>> {
     Ok(segments.into_iter().map(segment).collect())
 }
 
-/// The session, the number of waiting messages, and about how many bytes they have, of each queue in a store.
-/// As when its node starts, a torn end of the log is cut off. Raises `OSError`.
+/// The session, the number of waiting messages, and about how many bytes they have.
+type Queue = (u64, u64, u64);
+
+/// The queues in a store, and the number of retained messages and fragments. As when its node starts, a torn end
+/// of the log is cut off. Raises `OSError`.
 #[pyfunction]
-pub fn stored_queues(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<(u64, u64, u64)>> {
-    let states = py.detach(|| {
+pub fn stored_messages(py: Python<'_>, folder: PathBuf) -> PyResult<(Vec<Queue>, usize)> {
+    let (states, retained) = py.detach(|| {
         let index = LsmIndex::open(&folder.join("index"))?;
         let (store, _) = Store::open(Folder::open(&folder.join("log"))?, index, Settings::default())?;
-        std::io::Result::Ok(store.states().collect::<Vec<_>>())
+        std::io::Result::Ok((store.states().collect::<Vec<_>>(), store.retained()))
     })?;
-    Ok(states.into_iter().map(|state| (state.session, state.live, state.bytes)).collect())
+    Ok((states.into_iter().map(|state| (state.session, state.live, state.bytes)).collect(), retained))
 }

@@ -1,4 +1,5 @@
-//! What a store knows at a checkpoint: the rows of its queues, their blocks, and totals.
+//! What a store knows at a checkpoint: the rows of its queues, their blocks, where the retained messages are,
+//! and totals.
 //!
 //! The index is written in checkpoints only, each as a whole or not at all. It is never ahead of what is
 //! synced in the log. [`LsmIndex`] is on disk, in an LSM tree (fjall); tests have another one,
@@ -21,6 +22,8 @@ pub struct Changes {
     pub blocks: Vec<((u64, u64), Vec<u8>)>,
     /// Of the queue with this id, the blocks that begin from one number on, and below another, are gone.
     pub cleared: Vec<(u64, u64, u64)>,
+    /// The positions of retained messages, by number. `None`: it is not retained any more.
+    pub retained: Vec<(u64, Option<u64>)>,
 }
 
 /// Where checkpoints go. Every method may fail as the system's calls do.
@@ -33,6 +36,9 @@ pub trait Index {
 
     /// Calls `each` with the row of each session.
     fn rows(&self, each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()>;
+
+    /// Calls `each` with the number and the position of each retained message.
+    fn retained(&self, each: &mut dyn FnMut(u64, u64)) -> io::Result<()>;
 
     /// The last block of a queue that begins at or below a number.
     fn block_at(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>>;
@@ -57,6 +63,7 @@ pub struct LsmIndex {
     database: Database,
     rows: Keyspace,
     blocks: Keyspace,
+    retained: Keyspace,
     totals: Keyspace,
 }
 
@@ -73,8 +80,9 @@ impl LsmIndex {
             let options = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER / 2);
             database.keyspace(name, options).map_err(failed)
         };
-        let (rows, blocks, totals) = (keyspace("rows")?, keyspace("blocks")?, keyspace("totals")?);
-        Ok(Self { database, rows, blocks, totals })
+        let (rows, blocks) = (keyspace("rows")?, keyspace("blocks")?);
+        let (retained, totals) = (keyspace("retained")?, keyspace("totals")?);
+        Ok(Self { database, rows, blocks, retained, totals })
     }
 
     fn total(&self, key: &str) -> io::Result<Option<Vec<u8>>> {
@@ -95,7 +103,16 @@ impl Index for LsmIndex {
     fn rows(&self, each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
         self.rows.iter().try_for_each(|row| {
             let (key, value) = row.into_inner().map_err(failed)?;
-            each(u64::from_be_bytes((&*key).try_into().map_err(|_| invalid())?), &value)
+            each(number_in(&key)?, &value)
+        })
+    }
+
+    fn retained(&self, each: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+        self.retained.iter().try_for_each(|row| {
+            let (key, value) = row.into_inner().map_err(failed)?;
+            let (number, position) = (number_in(&key)?, number_in(&value)?);
+            each(number, position);
+            Ok(())
         })
     }
 
@@ -125,6 +142,14 @@ impl Index for LsmIndex {
                 None => batch.remove(&self.rows, session.to_be_bytes()),
             }
         }
+        for (number, position) in &changes.retained {
+            match position {
+                Some(position) => {
+                    batch.insert(&self.retained, number.to_be_bytes(), position.to_be_bytes());
+                }
+                None => batch.remove(&self.retained, number.to_be_bytes()),
+            }
+        }
         batch.insert(&self.totals, POSITION, changes.position.to_be_bytes());
         batch.insert(&self.totals, TOTALS, changes.totals.as_slice());
         batch.commit().map_err(failed)?;
@@ -137,6 +162,10 @@ fn block_key(id: u64, first: u64) -> [u8; 16] {
     key[..8].copy_from_slice(&id.to_be_bytes());
     key[8..].copy_from_slice(&first.to_be_bytes());
     key
+}
+
+fn number_in(bytes: &[u8]) -> io::Result<u64> {
+    bytes.try_into().map(u64::from_be_bytes).map_err(|_| invalid())
 }
 
 fn block_of(block: fjall::Result<KvPair>) -> io::Result<(u64, Vec<u8>)> {

@@ -20,6 +20,7 @@ struct Content {
     totals: Vec<u8>,
     rows: BTreeMap<u64, Vec<u8>>,
     blocks: BTreeMap<(u64, u64), Vec<u8>>,
+    retained: BTreeMap<u64, u64>,
 }
 
 impl MemoryIndex {
@@ -41,6 +42,11 @@ impl Index for MemoryIndex {
 
     fn rows(&self, each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
         self.content.lock().rows.iter().try_for_each(|(session, row)| each(*session, row))
+    }
+
+    fn retained(&self, each: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+        self.content.lock().retained.iter().for_each(|(number, position)| each(*number, *position));
+        Ok(())
     }
 
     fn block_at(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
@@ -67,6 +73,12 @@ impl Index for MemoryIndex {
             match row {
                 Some(row) => _ = content.rows.insert(*session, row.clone()),
                 None => _ = content.rows.remove(session),
+            }
+        }
+        for &(number, position) in &changes.retained {
+            match position {
+                Some(position) => _ = content.retained.insert(number, position),
+                None => _ = content.retained.remove(&number),
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
 //! The queues of all sessions, as the records of the log say: which messages wait, and which segments of the
-//! log are needed for them.
+//! log are needed for them and for the retained messages.
 //!
 //! All of this is a function of the log, so a restart reads it from the index as it was at a checkpoint, and
 //! adds the records since then. A queue in memory is small, however many messages wait: its entries are in
@@ -15,11 +15,13 @@ use crate::link::receive::ranges::RangeSet;
 use crate::store::block::{self, Block, Entry};
 use crate::store::index::{Changes, Index};
 use crate::store::record::{self, Kind, MessageBody, SettledBody, put_varint, take_u64, take_varint};
+use crate::store::retained::RetainedPositions;
 
 /// All queues.
 #[derive(Default)]
 pub struct Queues {
     by_session: HashMap<u64, Queue, FxBuildHasher>,
+    pub retained: RetainedPositions,
     /// The id that was given to the last new queue. No id is given twice, so the blocks of a queue that has
     /// ended are never taken for those of a later one of its session.
     last_id: u64,
@@ -37,7 +39,8 @@ pub struct Queues {
 /// How much of a segment is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// How many entries of queues its messages had, and how many are not settled.
+    /// How many entries of queues its messages had, and how many are not settled. A retained message counts as
+    /// one entry until it is not retained any more.
     pub all: u64,
     pub live: u64,
 }
@@ -105,6 +108,23 @@ impl Queues {
                 }
             }
             Kind::Ended => _ = record::number_of(body).map(|session| self.end(session)),
+            Kind::Retained => {
+                let number = record::retained_of(body).map(|(number, _)| number);
+                if number.is_some_and(|number| self.retained.add(number, position)) {
+                    let usage = self.usage.entry(segment).or_default();
+                    usage.all += 1;
+                    usage.live += 1;
+                }
+            }
+            Kind::NotRetained => {
+                let Self { retained, usage, .. } = self;
+                for (first, last) in record::ranges_in(body) {
+                    retained.remove(first, last, |position| {
+                        let segment = usage_of(usage, position);
+                        usage.entry(segment).and_modify(|usage| usage.live -= 1);
+                    });
+                }
+            }
             Kind::Synced => {}
         }
     }
@@ -187,6 +207,7 @@ impl Queues {
                 changes.blocks.push(((id, first), bytes.clone()));
             }
         }
+        changes.retained = self.retained.changes();
         changes.totals = self.totals();
         Ok(changes)
     }
@@ -196,6 +217,7 @@ impl Queues {
         self.changed.clear();
         self.blocks.clear();
         self.ended.clear();
+        self.retained.checkpointed();
     }
 
     // Read
@@ -227,6 +249,11 @@ impl Queues {
             }
             queues.by_session.insert(session, queue);
             Ok(())
+        })?;
+        index.retained(&mut |number, position| {
+            queues.retained.restore(number, position);
+            let segment = usage_of(&queues.usage, position);
+            queues.usage.entry(segment).or_default().live += 1;
         })?;
         Ok(queues)
     }
@@ -300,6 +327,9 @@ impl Queues {
                 *live.entry(usage_of(&self.usage, span.segment)).or_default() += span.live;
             }
         }
+        for (_, position) in self.retained.sorted() {
+            *live.entry(usage_of(&self.usage, position)).or_default() += 1;
+        }
         for (segment, usage) in &self.usage {
             assert_eq!(usage.live, live.remove(segment).unwrap_or(0), "segment {segment}");
         }
@@ -360,9 +390,9 @@ impl Queues {
     }
 }
 
-/// The segment that a segment is in.
-fn usage_of(usage: &BTreeMap<u64, Usage>, segment: u64) -> u64 {
-    usage.range(..=segment).next_back().map_or(segment, |(base, _)| *base)
+/// The segment that has a position. One of its records must have had an entry.
+fn usage_of(usage: &BTreeMap<u64, Usage>, position: u64) -> u64 {
+    usage.range(..=position).next_back().map_or(position, |(base, _)| *base)
 }
 
 /// The messages from one number to another are settled.

@@ -26,6 +26,10 @@ pub enum Kind {
     Ended = 3,
     /// Everything before a position had been synced when this record was written.
     Synced = 4,
+    /// A retained message, or a fragment of one, under a number that no other has.
+    Retained = 5,
+    /// The messages and fragments under these numbers are not retained any more.
+    NotRetained = 6,
 }
 
 /// A session that waits for a message. `options`: how it gets the message; bytes that only the engine can read.
@@ -63,7 +67,9 @@ pub struct Batch {
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Message, Self::Settled, Self::Ended, Self::Synced].into_iter().find(|kind| *kind as u8 == byte)
+        let kinds =
+            [Self::Message, Self::Settled, Self::Ended, Self::Synced, Self::Retained, Self::NotRetained];
+        kinds.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -100,12 +106,23 @@ impl Batch {
     pub fn add_settled(&mut self, session: u64, ranges: impl IntoIterator<Item = (u64, u64)>) {
         let start = self.begin(Kind::Settled);
         self.bytes.extend_from_slice(&session.to_le_bytes());
-        let mut before = 0;
-        for (first, last) in ranges {
-            put_varint(&mut self.bytes, first - before);
-            put_varint(&mut self.bytes, last - first);
-            before = last;
-        }
+        self.put_ranges(ranges);
+        self.end(start);
+    }
+
+    /// Adds a retained message, or a fragment of one.
+    pub fn add_retained(&mut self, number: u64, field: &[u8]) {
+        let start = self.begin(Kind::Retained);
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+        self.bytes.extend_from_slice(field);
+        self.end(start);
+    }
+
+    /// Adds that the messages and fragments in these ranges are not retained any more. The ranges are as those
+    /// of [`Self::add_settled`].
+    pub fn add_not_retained(&mut self, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        let start = self.begin(Kind::NotRetained);
+        self.put_ranges(ranges);
         self.end(start);
     }
 
@@ -138,6 +155,15 @@ impl Batch {
 
     pub fn clear(&mut self) {
         self.bytes.clear();
+    }
+
+    fn put_ranges(&mut self, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        let mut before = 0;
+        for (first, last) in ranges {
+            put_varint(&mut self.bytes, first - before);
+            put_varint(&mut self.bytes, last - first);
+            before = last;
+        }
     }
 
     fn begin(&mut self, kind: Kind) -> usize {
@@ -212,14 +238,25 @@ impl<'a> SettledBody<'a> {
 
     /// The ranges of numbers, from first to last, ascending. Ends where the bytes are not valid.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
-        let (mut rest, mut before) = (self.ranges, 0u64);
-        std::iter::from_fn(move || {
-            let first = before.checked_add(take_varint(&mut rest)?)?;
-            let last = first.checked_add(take_varint(&mut rest)?)?;
-            before = last;
-            Some((first, last))
-        })
+        ranges_in(self.ranges)
     }
+}
+
+/// The number and the field in the body of a [`Kind::Retained`].
+pub fn retained_of(body: &[u8]) -> Option<(u64, &[u8])> {
+    split_u64(body)
+}
+
+/// The ranges in the body of a [`Kind::NotRetained`], from first to last, ascending. Ends where the bytes are
+/// not valid.
+pub fn ranges_in(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+    let (mut rest, mut before) = (bytes, 0u64);
+    std::iter::from_fn(move || {
+        let first = before.checked_add(take_varint(&mut rest)?)?;
+        let last = first.checked_add(take_varint(&mut rest)?)?;
+        before = last;
+        Some((first, last))
+    })
 }
 
 /// The number in the body of a [`Kind::Ended`] or [`Kind::Synced`].
@@ -276,6 +313,8 @@ mod tests {
         batch.add_settled(7, [(1, 1), (3, 900), (902, 902)]);
         batch.add_ended(8);
         batch.add_synced(1 << 33);
+        batch.add_retained(3, b"kept");
+        batch.add_not_retained([(1, 2), (5, 5)]);
         let (kind, body, rest) = split(batch.bytes()).unwrap();
         let message = MessageBody::parse(body).unwrap();
         assert_eq!((kind, message.expires, message.field), (Kind::Message, 9, &b"field"[..]));
@@ -287,7 +326,12 @@ mod tests {
         let (kind, body, rest) = split(rest).unwrap();
         assert_eq!((kind, number_of(body)), (Kind::Ended, Some(8)));
         let (kind, body, rest) = split(rest).unwrap();
-        assert_eq!((kind, number_of(body), rest.len()), (Kind::Synced, Some(1 << 33), 0));
+        assert_eq!((kind, number_of(body)), (Kind::Synced, Some(1 << 33)));
+        let (kind, body, rest) = split(rest).unwrap();
+        assert_eq!((kind, retained_of(body)), (Kind::Retained, Some((3, &b"kept"[..]))));
+        let (kind, body, rest) = split(rest).unwrap();
+        assert_eq!((kind, rest.len()), (Kind::NotRetained, 0));
+        assert!(ranges_in(body).eq([(1, 2), (5, 5)]));
     }
 
     #[test]

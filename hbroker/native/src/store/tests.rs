@@ -15,6 +15,9 @@ use crate::store::{EIO, Failure, Settings, Store};
 const SETTINGS: Settings =
     Settings { segment_bytes: 4_096, checkpoint_bytes: 6_000, step_bytes: 700, syncs: true };
 
+/// Stands for the session of a retained message.
+const RETAINED: u64 = u64::MAX;
+
 /// What a queue has by the test's own account.
 #[derive(Clone, Default)]
 struct Queue {
@@ -35,6 +38,9 @@ struct Bench {
     /// What was taken in since the last commit: session, number, and message.
     since: BTreeSet<(u64, u64, Vec<u8>)>,
     messages: u64,
+    /// The retained messages by number: now, and at the last commit.
+    retained: BTreeMap<u64, Vec<u8>>,
+    retained_before: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Bench {
@@ -44,16 +50,20 @@ impl Bench {
         assert_eq!(recovered, Recovered::default());
         let rng = SmallRng::seed_from_u64(seed);
         let (now, committed) = (BTreeMap::new(), BTreeMap::new());
-        Self { rng, disk, index, store, now, committed, since: BTreeSet::new(), messages: 0 }
+        let (retained, retained_before) = (BTreeMap::new(), BTreeMap::new());
+        let since = BTreeSet::new();
+        Self { rng, disk, index, store, now, committed, since, messages: 0, retained, retained_before }
     }
 
     /// Takes random records in.
     fn work(&mut self) {
         let mut batch = Batch::default();
         for _ in 0..self.rng.random_range(1..12) {
-            match self.rng.random_range(0..20) {
+            match self.rng.random_range(0..30) {
                 0..10 => self.add_message(&mut batch),
                 10..19 => self.settle(&mut batch),
+                19..25 => self.retain(&mut batch),
+                25..29 => self.retain_no_more(&mut batch),
                 _ => {
                     let session = self.rng.random_range(0..6);
                     if self.now.remove(&session).is_some() {
@@ -101,6 +111,28 @@ impl Bench {
         }
     }
 
+    fn retain(&mut self, batch: &mut Batch) {
+        self.messages += 1;
+        let field = vec![self.messages as u8; self.rng.random_range(0..300)];
+        batch.add_retained(self.messages, &field);
+        self.since.insert((RETAINED, self.messages, field.clone()));
+        self.retained.insert(self.messages, field);
+    }
+
+    fn retain_no_more(&mut self, batch: &mut Batch) {
+        let numbers: Vec<u64> = match self.rng.random_range(0..10) {
+            0..8 => self.retained.keys().filter(|_| self.rng.random_bool(0.2)).copied().collect(),
+            8 => self.retained.keys().copied().collect(),
+            _ => self.retained.keys().take(1).copied().collect(),
+        };
+        let ranges: Vec<(u64, u64)> = match (numbers.first(), numbers.last()) {
+            (Some(first), Some(last)) if self.rng.random_bool(0.3) => vec![(*first, *last)],
+            _ => numbers.into_iter().map(|number| (number, number)).collect(),
+        };
+        self.retained.retain(|number, _| ranges.iter().all(|(first, last)| number < first || number > last));
+        batch.add_not_retained(ranges);
+    }
+
     fn commit(&mut self) {
         self.store.commit().unwrap();
         self.committed();
@@ -108,6 +140,7 @@ impl Bench {
 
     fn committed(&mut self) {
         self.committed.clone_from(&self.now);
+        self.retained_before.clone_from(&self.retained);
         self.since.clear();
     }
 
@@ -152,8 +185,22 @@ impl Bench {
         }
     }
 
+    /// The retained messages.
+    fn read_retained(&mut self) -> BTreeMap<u64, Vec<u8>> {
+        let (mut found, mut last) = (BTreeMap::new(), 0);
+        let damage = self.store.read_retained(|number, field| {
+            assert!(number > last, "in the order of numbers");
+            last = number;
+            found.insert(number, field);
+        });
+        assert!(damage.unwrap().is_empty());
+        assert_eq!(self.store.retained(), found.len());
+        found
+    }
+
     /// Everything is there that is to be there, and nothing else.
     fn check(&mut self) {
+        assert_eq!(self.read_retained(), self.retained);
         for session in 0..6 {
             let found = self.read(session);
             let queue = self.now.get(&session).cloned().unwrap_or_default();
@@ -166,6 +213,17 @@ impl Bench {
 
     /// After a loss of power: what was committed and not settled since is there; what is there was taken in.
     fn check_after_loss(&mut self) {
+        let found = self.read_retained();
+        for (number, field) in &self.retained_before {
+            if self.retained.contains_key(number) {
+                assert_eq!(found.get(number), Some(field), "retained message {number} was committed");
+            }
+        }
+        for (number, field) in &found {
+            let is_new = self.since.contains(&(RETAINED, *number, field.clone()));
+            assert!(is_new || self.retained_before.get(number) == Some(field), "{number} is unknown");
+        }
+        self.retained = found;
         for session in 0..6 {
             let found = self.read(session);
             let committed = self.committed.get(&session).cloned().unwrap_or_default();
@@ -236,7 +294,8 @@ fn space_is_given_back() {
             }
         }
         bench.check();
-        let live: usize = bench.now.values().flat_map(|queue| queue.waiting.values()).map(Vec::len).sum();
+        let waiting = bench.now.values().flat_map(|queue| queue.waiting.values());
+        let live: usize = waiting.chain(bench.retained.values()).map(Vec::len).sum();
         let bytes = bench.store.bytes() as usize;
         let slack = (SETTINGS.segment_bytes + SETTINGS.checkpoint_bytes) as usize;
         assert!(bytes <= 3 * live + 3 * slack, "seed {seed}: {bytes} bytes for {live}");
@@ -300,6 +359,11 @@ fn flipped_bits_are_reported_and_never_served() {
         }
         bench.disk.flip(&mut bench.rng).unwrap();
         let mut damage: BTreeSet<u64> = bench.reopen(false).damage.iter().map(|damage| damage.from).collect();
+        let read = bench.store.read_retained(|number, field| {
+            served += 1;
+            assert!(bench.retained.get(&number).is_none_or(|known| *known == field), "seed {seed}");
+        });
+        damage.extend(read.unwrap().iter().map(|damage| damage.from));
         for session in 0..6 {
             let (mut from, before) = (0, bench.now.get(&session).cloned().unwrap_or_default());
             loop {
@@ -337,6 +401,9 @@ fn messages_that_the_disk_cannot_read_now_are_there_when_it_can() {
         batch.add_message(u64::MAX, b"field");
         store.apply(batch.bytes());
     }
+    let mut batch = Batch::default();
+    batch.add_retained(1, b"kept");
+    store.apply(batch.bytes());
     store.commit().unwrap();
     let mut store = open();
     let too_many_files = 24; // EMFILE
@@ -345,6 +412,10 @@ fn messages_that_the_disk_cannot_read_now_are_there_when_it_can() {
     disk.set_read_error(Some(EIO));
     let unread = store.read(7, 0, 1_000).unwrap();
     assert_eq!((unread.messages.len(), unread.damage.len(), unread.next, unread.is_all), (0, 3, 4, true));
+    assert_eq!(store.read_retained(|_, _| panic!("it cannot be read")).unwrap().len(), 1);
     disk.set_read_error(None);
     assert_eq!(store.read(7, 0, 1_000).unwrap().messages.len(), 3);
+    let mut found = Vec::new();
+    assert!(store.read_retained(|number, field| found.push((number, field))).unwrap().is_empty());
+    assert_eq!(found, [(1, b"kept".to_vec())]);
 }

@@ -2,11 +2,12 @@
 //! received.
 //!
 //! ```text
-//! engine/owner, core ──> RetainedStore (this file)   offer, read, drop_range, tidy
+//! engine/owner, core ──> RetainedStore (this file)   offer, read, detach, tidy
 //!                          ├─ tree      topics in order, with their messages
 //!                          ├─ seek      which topics a reader must look at, for a filter or a region
 //!                          ├─ freeing   frees memory step by step
-//!                          └─ cleared   topics that were cleared a short time ago
+//!                          ├─ cleared   topics that were cleared a short time ago
+//!                          └─ journal   what the disk is told, and what it says after a restart
 //! ```
 //!
 //! All workers share one store, under one lock that every message with `retain` takes. So each call does a
@@ -24,6 +25,7 @@
 
 mod cleared;
 mod freeing;
+pub mod journal;
 mod seek;
 mod tree;
 
@@ -34,6 +36,7 @@ use bytes::Bytes;
 use self::cleared::Cleared;
 use self::freeing::Dismantled;
 pub use self::freeing::Freed;
+use self::journal::{Journal, Restoring};
 use self::seek::Step;
 pub use self::seek::{Wanted, ranges};
 use self::tree::{Detached, Tree};
@@ -124,7 +127,7 @@ pub struct RetainedStore {
     /// The bytes of everything stored, including what is not freed yet.
     bytes: usize,
     now: Micros,
-    /// The serial number of the message that was stored last.
+    /// The highest serial number so far.
     serial: u64,
     kept: Tree<Kept>,
     /// The topics of messages that expire, by time of expiry and serial number.
@@ -135,6 +138,9 @@ pub struct RetainedStore {
     detached: Detached<Kept>,
     dismantled: Vec<Dismantled>,
     freed: Freed,
+    /// `None`: nothing is on disk.
+    journal: Option<Box<dyn Journal>>,
+    restoring: Option<Restoring>,
     /// Steps of tidying so far.
     steps: usize,
 }
@@ -144,11 +150,15 @@ struct Kept {
     publisher: u64,
     /// Of fragment 0.
     sequence: u64,
-    /// Its serial number, among all messages that were ever stored.
+    /// Its serial number. No other message has it, and none has that of another fragment, which follow it.
     serial: u64,
     cost: usize,
     fragments: Fragments,
 }
+
+/// Messages that were detached from the store.
+#[derive(Default)]
+pub struct Run(Detached<Kept>);
 
 enum Fragments {
     One(Bytes),
@@ -182,6 +192,8 @@ impl RetainedStore {
             detached: Detached::default(),
             dismantled: Vec::new(),
             freed: Freed::default(),
+            journal: None,
+            restoring: None,
             steps: 0,
         }
     }
@@ -196,6 +208,12 @@ impl RetainedStore {
 
     /// Handles a message that was published with `retain`.
     pub fn offer(&mut self, fragment: RetainedFragment<'_>) -> Offer {
+        let offer = self.take(fragment);
+        self.submit_journal();
+        offer
+    }
+
+    fn take(&mut self, fragment: RetainedFragment<'_>) -> Offer {
         drop(self.take_freed());
         self.tidy_by(STEPS_EACH);
         self.steps += self.cleared.expire(self.now, STEPS_EACH);
@@ -219,9 +237,17 @@ impl RetainedStore {
         self.offer_whole(&fragment)
     }
 
-    /// Drops the messages of the topics from `from` up to but not including `to`; `None`: up to the end.
-    pub fn drop_range(&mut self, from: &str, to: Option<&str>) {
-        self.kept.take_range(from, to, &mut self.detached);
+    /// Takes the messages of the topics from `from` up to but not including `to` out; `None`: up to the end.
+    /// They are not retained any more. Pass them to [`Self::discard`].
+    pub fn detach(&mut self, from: &str, to: Option<&str>) -> Run {
+        let mut run = Run::default();
+        self.kept.take_range(from, to, &mut run.0);
+        run
+    }
+
+    /// Frees what was detached, step by step.
+    pub fn discard(&mut self, run: Run) {
+        self.detached.append(run.0);
     }
 
     /// Drops the incomplete messages of a region.
@@ -231,7 +257,9 @@ impl RetainedStore {
 
     /// Frees some of what was detached or has expired. Returns whether more is left.
     pub fn tidy(&mut self) -> bool {
-        self.tidy_by(STEPS)
+        let is_untidy = self.tidy_by(STEPS);
+        self.submit_journal();
+        is_untidy
     }
 
     // Read
@@ -331,21 +359,32 @@ impl RetainedStore {
         if !self.make_room(kept.cost, if has_expired { 0 } else { replaced }) {
             return Err(kept);
         }
+        let first = self.serial + 1;
+        // The new message is on disk before the replaced one is gone.
+        kept.fragments.each(|index, field| {
+            self.journal.iter_mut().for_each(|journal| journal.add(first + u64::from(index), field));
+        });
+        self.insert(topic, Kept { serial: first, ..kept });
+        Ok(())
+    }
+
+    /// Puts a message with a serial number in place of its topic's last one.
+    fn insert(&mut self, topic: &str, kept: Kept) {
         self.remove(topic);
         // The replaced message may be freed fragment by fragment.
         while self.bytes + kept.cost > self.max_bytes && self.tidy_one() {}
         self.bytes += kept.cost;
-        self.serial += 1;
-        let serial = self.serial;
+        self.serial = self.serial.max(kept.last_serial());
         if kept.expires < Micros::MAX {
-            self.mortal.insert((kept.expires, serial), topic.into());
+            self.mortal.insert((kept.expires, kept.serial), topic.into());
         }
-        self.kept.insert(topic.into(), Kept { serial, ..kept });
-        Ok(())
+        self.kept.insert(topic.into(), kept);
     }
 
     fn remove(&mut self, topic: &str) {
         if let Some(message) = self.kept.remove(topic) {
+            let (first, last) = (message.value.serial, message.value.last_serial());
+            self.journal.iter_mut().for_each(|journal| journal.remove(first, last));
             self.free(message);
         }
     }
@@ -449,7 +488,24 @@ impl Batch {
     }
 }
 
+impl Fragments {
+    fn each(&self, mut with: impl FnMut(u32, &Bytes)) {
+        match self {
+            Self::One(field) => with(0, field),
+            Self::Many(fragments) => fragments.iter().for_each(|(index, field)| with(*index, field)),
+        }
+    }
+}
+
 impl Kept {
+    /// The number of its last fragment.
+    fn last_serial(&self) -> u64 {
+        match &self.fragments {
+            Fragments::One(_) => self.serial,
+            Fragments::Many(fragments) => self.serial + fragments.len().saturating_sub(1) as u64,
+        }
+    }
+
     /// A message that has no serial number yet.
     fn new(
         fragment: &RetainedFragment<'_>,

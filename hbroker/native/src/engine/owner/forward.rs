@@ -125,7 +125,8 @@ impl Forwarder {
         if waits && out.store_is_full() {
             let plain = route.subscribers.iter().filter(|subscriber| subscriber.qos > 0).copied();
             let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
-            if plain.chain(chosen).any(|subscriber| out.has_to_be_stored(subscriber.session)) {
+            let is_stored = |subscriber: Subscriber| out.has_to_be_stored(subscriber.session);
+            if publish.retain || plain.chain(chosen).any(is_stored) {
                 return Err(Refusal::QueuesFull);
             }
         }
@@ -142,22 +143,12 @@ impl Forwarder {
         }
         out.counters.messages_in += 1;
         let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.mark);
-        if publish.retain {
-            let mut store = retained.lock();
-            if !retain(now, &mut store, publish) {
-                out.counters.drop(Drop::RetainedFull);
-            }
-            if store.is_untidy() {
-                *untidy_since = now.min(*untidy_since);
-            }
-            let freed = store.take_freed();
-            drop((store, freed)); // The store is unlocked before the memory is freed.
-        }
+        let is_stored = publish.retain && retain_one(now, retained, untidy_since, publish, out);
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
         let mut chosen: SmallVec<[Target; 2]> =
             route.groups.iter().filter_map(|group| shared_groups.choose(&group, publish, out)).collect();
-        if chosen.is_empty() && plain.clone().next().is_none() {
+        if chosen.is_empty() && plain.clone().next().is_none() && !(is_stored && reliable.is_some()) {
             reliable.inspect(|&origin| out.acknowledge(origin, 1, Success::Unmatched));
             return Ok(());
         }
@@ -169,6 +160,12 @@ impl Forwarder {
         let source = origin.map(|origin| origin.link);
         let message_origin = MessageOrigin { source, ticket: ticket.map(|span| span.first), message_metrics };
         distribution.distribute(now, publish, targets, &message_origin, out);
+        if let Some(span) = ticket.filter(|_| is_stored)
+            && let Some(storing) = &mut out.storing
+        {
+            distribution.add_copies(span, 1);
+            storing.tickets().extend([span]);
+        }
         match ticket {
             Some(span) => self.settle(span, out),
             None => _ = reliable.inspect(|&origin| out.acknowledge(origin, 1, Success::Done)),
@@ -352,20 +349,56 @@ pub fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
     !subscriber.no_local || source != Some(subscriber.session)
 }
 
-/// Keeps a message as the retained one of its topic. Returns false if there is no room.
-pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+/// Keeps a message as the retained one of its topic. Returns whether it is to be acknowledged only when it is on
+/// disk.
+fn retain_one(
+    now: Micros,
+    retained: &Mutex<RetainedStore>,
+    untidy_since: &mut Micros,
+    publish: &PublishView<'_>,
+    out: &mut Outbound,
+) -> bool {
+    // A message that waits for room was refused before.
+    let offer = if out.store_is_full() {
+        Offer::Refused
+    } else {
+        let mut store = retained.lock();
+        let offer = retain(now, &mut store, publish);
+        if store.is_untidy() {
+            *untidy_since = now.min(*untidy_since);
+        }
+        let freed = store.take_freed();
+        drop((store, freed)); // The store is unlocked before the memory is freed.
+        offer
+    };
+    if offer == Offer::Refused {
+        out.counters.drop(Drop::RetainedFull);
+    }
+    out.storing.is_some() && !matches!(offer, Offer::Refused | Offer::Incomplete)
+}
+
+/// Keeps a message as the retained one of its topic.
+pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> Offer {
     retained.set_time(now);
+    retained.offer(retained_fragment(now, publish, &publish.field()))
+}
+
+/// A message that was published with `retain`. `field`: its bytes.
+pub fn retained_fragment<'a>(
+    now: Micros,
+    publish: &PublishView<'a>,
+    field: &'a [u8],
+) -> RetainedFragment<'a> {
     let clears = publish.payload.is_empty() && publish.fragment.is_none();
-    let fragment = RetainedFragment {
+    RetainedFragment {
         topic: publish.topic,
-        field: &publish.field(),
+        field,
         payload_is_empty: clears,
         publisher: publish.publisher,
         sequence: publish.sequence,
         expires: if clears { now + CLEARED_FOR } else { publish.expires() },
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
-    };
-    !matches!(retained.offer(fragment), Offer::Refused)
+    }
 }
 
 impl Engine {

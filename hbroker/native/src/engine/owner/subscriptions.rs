@@ -162,6 +162,11 @@ impl Engine {
         self.settle_pending(now);
     }
 
+    /// Counts retained messages for which there was no room.
+    pub fn count_retained_full(&mut self, count: u64) {
+        self.out.counters.drop_many(Drop::RetainedFull, count);
+    }
+
     /// The store has something to free.
     pub fn tidy_retained(&mut self, now: Micros) {
         self.node(|node| node.tidy_retained(now));

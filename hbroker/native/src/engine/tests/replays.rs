@@ -260,7 +260,10 @@ fn what_is_dropped_is_freed_in_turns_of_its_own() {
     let now = network.now;
     let engine = &mut network.hosts[node].engines[0];
     assert!(engine.poll_timeout().is_none_or(|due| due > now));
-    engine.shared.retained.lock().drop_range("a", Some("b"));
+    let mut retained = engine.shared.retained.lock();
+    let run = retained.detach("a", Some("b"));
+    retained.discard(run);
+    drop(retained);
     engine.tidy_retained(now);
     let mut turns = 0;
     while engine.poll_timeout().is_some_and(|due| due <= now) {

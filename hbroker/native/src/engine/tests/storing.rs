@@ -1,12 +1,13 @@
 //! A node with a store: what was acknowledged for sessions that are offline survives a loss of power.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{OWN, add_persistent, check, dropped, firsts, go_offline, status, subscribe};
 use crate::engine::metrics::counters::Drop;
+use crate::engine::sessions::message::publish_of;
 use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
 use crate::tables::match_set::{Overflow, Subscriber};
@@ -385,4 +386,88 @@ fn a_session_that_ends_or_that_nobody_reads_frees_its_long_queue() {
     assert_eq!((stored(&network, node), in_memory(&network, node)), (0, 0));
     let ended = network.hosts[node].engines[0].balance();
     assert_eq!((ended.0.open(), ended.1), (0, 0));
+}
+
+/// What a node retains: for each topic the sequence number of its message.
+fn retained(network: &Network, node: usize) -> BTreeMap<String, u64> {
+    let store = network.hosts[node].engines[0].shared.retained.lock();
+    let found = store.found("#").into_iter();
+    found.map(|(topic, field)| (topic, publish_of(&field).map_or(0, |publish| publish.sequence))).collect()
+}
+
+#[test]
+fn what_is_retained_is_acknowledged_once_it_is_stored() {
+    let (mut network, node) = Network::with_node(1, 1);
+    network.add_store(node);
+    let publisher = network.add_client();
+    let disk = network.hosts[node].store.as_ref().unwrap().disk.clone();
+    let keep = |qos, ack_queued| PublishOut { retain: true, ack_queued, ..message("a/b", b"x", qos) };
+    for (acknowledged_before, qos, ack_queued) in [(0, 1, false), (1, 2, false), (2, 1, true)] {
+        disk.set_space(Some(0));
+        network.publish(publisher, &keep(qos, ack_queued));
+        network.run(SECOND);
+        assert_eq!(acknowledged(&network, publisher).len(), acknowledged_before);
+        disk.set_space(None);
+        network.run(2 * SECOND);
+        assert_eq!(acknowledged(&network, publisher).len(), acknowledged_before + 1);
+    }
+    check(&network, node);
+    lose_power(&mut network, node, &[]);
+    assert_eq!(retained(&network, node), [("a/b".to_owned(), 3)].into());
+}
+
+#[test]
+fn what_is_retained_survives_a_loss_of_power() {
+    for seed in 0..12 {
+        let faults = Faults { loss: 0.05, duplication: 0.05, jitter: 2_000 };
+        let mut network = Network::new(seed, faults);
+        let node = network.add_node("", 1 + (seed % 3) as u8);
+        network.add_store(node);
+        let publisher = network.add_client();
+        // For each topic what was published: the sequence number, and whether it clears the topic.
+        let mut published: BTreeMap<String, Vec<(u64, bool)>> = BTreeMap::new();
+        let mut sequence = 0;
+        for _ in 0..10 {
+            if network.rng.random_bool(0.4) {
+                lose_power(&mut network, node, &[]);
+            }
+            for _ in 0..network.rng.random_range(0..60) {
+                let topic = format!("a/{}", network.rng.random_range(0..8));
+                let clears = network.rng.random_bool(0.3);
+                let payload = vec![7; if clears { 0 } else { network.rng.random_range(1..400) }];
+                let qos = network.rng.random_range(1..3);
+                network.publish(publisher, &PublishOut { retain: true, ..message(&topic, &payload, qos) });
+                sequence += 1;
+                published.entry(topic).or_default().push((sequence, clears));
+                let time = network.rng.random_range(0..2 * MILLISECOND);
+                network.run(time);
+            }
+            check(&network, node);
+        }
+        let until = network.rng.random_range(0..SECOND);
+        network.run(until);
+        lose_power(&mut network, node, &[]);
+        let found = retained(&network, node);
+        let acknowledged: BTreeSet<u64> = acknowledged(&network, publisher).into_iter().collect();
+        for (topic, all) in &published {
+            let last = all.iter().rposition(|(sequence, _)| acknowledged.contains(sequence)).unwrap_or(0);
+            let possible: Vec<Option<u64>> = all[last..]
+                .iter()
+                .map(|(sequence, clears)| (!clears).then_some(*sequence))
+                .chain((!acknowledged.contains(&all[last].0)).then_some(None))
+                .collect();
+            let found = found.get(topic).copied();
+            assert!(possible.contains(&found), "seed {seed}, {topic}: {found:?}, not one of {possible:?}");
+        }
+        assert!(acknowledged.len() > 50);
+        network.run(20 * SECOND);
+        let newest = published.iter().filter_map(|(topic, all)| {
+            let (sequence, clears) = all.last()?;
+            (!clears).then(|| (topic.clone(), *sequence))
+        });
+        let newest: BTreeMap<String, u64> = newest.collect();
+        assert_eq!(retained(&network, node), newest);
+        lose_power(&mut network, node, &[]);
+        assert_eq!(retained(&network, node), newest, "seed {seed}");
+    }
 }

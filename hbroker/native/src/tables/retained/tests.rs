@@ -2,6 +2,7 @@
 
 mod bounds;
 mod reading;
+mod restoring;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -40,7 +41,8 @@ fn searched(store: &RetainedStore, wanted: Wanted<'_>) -> Vec<String> {
 fn drop_within(store: &mut RetainedStore, region: Region<'_>) {
     store.drop_unfinished(region);
     for (from, to) in ranges(region) {
-        store.drop_range(&from, to.as_deref());
+        let run = store.detach(&from, to.as_deref());
+        store.discard(run);
     }
 }
 

@@ -137,6 +137,20 @@ impl<V> Detached<V> {
         self.0.is_empty()
     }
 
+    pub fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// All values, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        let mut path: Vec<&Node<V>> = self.0.iter().map(Box::as_ref).collect();
+        std::iter::from_fn(move || {
+            let node = path.pop()?;
+            path.extend([&node.left, &node.right].into_iter().filter_map(Option::as_deref));
+            Some(&node.value)
+        })
+    }
+
     /// How many nodes are left. It visits one node for each run.
     #[cfg(test)]
     pub fn len(&self) -> usize {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Network;
+use crate::engine::retained::journal::retain_in;
 use crate::store::fault_disk::FaultDisk;
 use crate::store::mailbox::Mailbox;
 use crate::store::memory_index::MemoryIndex;
@@ -36,7 +37,10 @@ impl Network {
 
     fn set_store(&mut self, node: usize, disk: FaultDisk, index: MemoryIndex) {
         let host = &mut self.hosts[node];
-        let host_store = HostStore::open(disk, index, host.engines.len() as u8);
+        let mut host_store = HostStore::open(disk, index, host.engines.len() as u8);
+        let HostStore { mailbox, store, .. } = &mut host_store;
+        let restored = retain_in(mailbox, store, &host.engines[0].shared.retained, self.now).unwrap();
+        assert_eq!(restored, (Vec::new(), 0));
         host.engines.iter_mut().for_each(|engine| engine.store_in(Arc::clone(&host_store.mailbox)));
         host.store = Some(host_store);
     }

@@ -83,7 +83,10 @@ fn what_leaves_is_gone_at_once_and_freed_by_and_by() {
     assert!(ranges.len() <= 8);
     holding(&mut store, "drop_unfinished", 10, |store| store.drop_unfinished(region));
     for (from, to) in ranges {
-        holding(&mut store, "drop_run", 400, |store| store.drop_range(&from, to.as_deref()));
+        holding(&mut store, "drop_run", 400, |store| {
+            let run = store.detach(&from, to.as_deref());
+            store.discard(run);
+        });
     }
     assert_eq!(read_all(&mut store, Wanted::Filter("#")).0, 101);
     assert_eq!((store.len(), store.waiting.len()), (101, 0));
