@@ -151,6 +151,7 @@ class Node:
             for subtree in ("", STATUS_ROOT):
                 self.jurisdiction.set_grant(Grant(subtree, epoch, None, True, None))
         self.delegations.restore(now, self._restored.delegations)
+        self.wills.restore(now, self._restored.wills)
         if self._has_store and not self._settings.is_root:
             self.owner_subscriptions.await_grants(now, self.claims.subtrees)
         self.jurisdiction.expect(self.claims.subtrees)

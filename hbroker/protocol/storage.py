@@ -1,9 +1,9 @@
 """How decisions wait for the disk (§5.10).
 
-A node saves what its next run must know: delegations, claims, subscriptions. A record takes effect at once.
-But packets that rely on it (COMMIT and DONE of a handover, SUBACK) wait until the record would survive a loss
-of power. Records are counted, and `durable` shows how many of them are on the disk. `AfterSync` keeps the
-actions that wait.
+A node saves what its next run must know: delegations, claims, subscriptions, wills. A record takes effect at
+once. But packets that rely on it (COMMIT and DONE of a handover, SUBACK, WILLACK) wait until the record would
+survive a loss of power. Records are counted, and `durable` shows how many of them are on the disk. `AfterSync`
+keeps the actions that wait.
 
 The messages that wait for sessions are in the core's store, if the node has one. DONE also waits until
 everything that was given to the store before is stored.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hbroker.protocol.sessions.subscription_store import Subscription
     from hbroker.storage.record_file import Damage
 
-__all__ = ["AfterSync", "EpochLimit", "RestoredState", "SavedSession", "Storage"]
+__all__ = ["AfterSync", "EpochLimit", "RestoredState", "SavedSession", "SavedWill", "Storage"]
 
 MOST_WAITING: Final = 65_536
 """The most actions that wait for the disk. A further one is not taken, and its cause must come again. The
@@ -57,11 +57,27 @@ class SavedSession:
     begun_at: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SavedWill:
+    """A will as it was (§6.6).
+
+    - `publish`: the message, a serialised `Publish`.
+    - `delay_s`: from the break to the publication, in seconds.
+    - `due`: when it was to be published, in microseconds since the Unix epoch; None: its session had a link.
+    """
+
+    session: int
+    publish: bytes
+    delay_s: int
+    due: int | None
+
+
 @dataclass(slots=True)
 class RestoredState:
     """What the last run knew.
 
     `claims`: the claims; None: no order has changed them. `sessions`: the persistent sessions by their ids.
+    `wills`: the wills, if the node has a store.
     `has_lost_delegations`, `has_lost_subscriptions`: records of that kind were lost (§5.8, §5.9).
     `epoch_limit`: above all epochs, if the node was the root. `damage`: the damage that was found. `torn`:
     how many bytes of each file were truncated, because they were being written when the last run ended.
@@ -71,6 +87,7 @@ class RestoredState:
     claims: list[str] | None = None
     subscriptions: list[Subscription] = field(default_factory=list)
     sessions: dict[int, SavedSession] = field(default_factory=dict)
+    wills: list[SavedWill] = field(default_factory=list)
     has_lost_delegations: bool = False
     has_lost_subscriptions: bool = False
     epoch_limit: EpochLimit | None = None
@@ -114,6 +131,12 @@ class Storage:
 
     def end_session(self, session: int) -> None:
         """Saves that a persistent session has ended."""
+
+    def save_will(self, will: SavedWill) -> None:
+        """Saves a will that was registered, or whose session has lost its link or has one again."""
+
+    def end_will(self, session: int) -> None:
+        """Saves that a session has no will any more."""
 
     def clear_lost_delegations(self) -> None:
         """Saves that no delegation is unknown any more: each forgotten lease has ended, or its child has

@@ -17,7 +17,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession
+from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession, SavedWill
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
@@ -137,7 +137,7 @@ def test_subscriptions_of_sessions_that_have_expired_are_not_restored(
     assert state_files(disk, at=began + silent, boot=boot).load().subscriptions == expected, "and again"
 
 
-def test_persistent_sessions_are_restored_however_long_the_node_was_down() -> None:
+def test_persistent_sessions_and_wills_are_restored_however_long_the_node_was_down() -> None:
     disk = SimulatedDisk(Random(1))
     files = state_files(disk, at=0)
     files.load()
@@ -148,11 +148,16 @@ def test_persistent_sessions_are_restored_however_long_the_node_was_down() -> No
     files.end_session(3)
     files.save_subscription(LISTENER, False)
     files.save_subscription(replace(LISTENER, session=3), False)
+    wills = [SavedWill(1, b"\x00\xff", 30, None), SavedWill(2, b"", 0, 9)]
+    for will in (*wills, SavedWill(2, b"old", 0, 9), wills[1], SavedWill(3, b"", 1, None)):
+        files.save_will(will)
+    files.end_will(3)
     files.store.flush()
     assert state_files(disk, at=1).read().sessions == {1: connected, 2: offline}
     for _ in range(2):
         restored = state_files(disk, at=timers.IDLE_TIMEOUT).load()
         assert restored.subscriptions == [LISTENER]
+        assert restored.wills == wills
         assert restored.sessions[2] == offline
         assert restored.sessions[1].offline_since is not None, "it is offline since the node is down"
 

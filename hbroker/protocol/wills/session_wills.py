@@ -8,6 +8,9 @@ subscribers recognise one message.
 If this node's lease of the will's topic has ended, it keeps the will *aside*, because the new owner does not
 have it. When this node serves the topic again and the will is due, it publishes the will, unless the owner in
 between says that the will has ended or been replaced, or that the client has come back.
+
+If the node has a store, wills survive the process (§5.10). After a restart a client has an idle timeout to
+come back, as after a lost link. Until the node serves a will's topic again, the will is aside.
 """
 
 from __future__ import annotations
@@ -15,18 +18,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
+from hbroker.config import Durability
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.handover.recovery import DISCOVERY_TIME
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant
 from hbroker.protocol.packets import Reason, cut_of, pack
 from hbroker.protocol.sessions.session_table import SessionTable
 from hbroker.protocol.state_machine import StateMachine
+from hbroker.protocol.storage import SavedWill
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND, TimerQueue
 from hbroker.subtree import is_within
 
@@ -100,6 +106,10 @@ class SessionWills:
         self._sessions = sessions
         self._diagnostics = context.diagnostics
         self._most = context.settings.limits.sessions
+        self._storage = context.storage
+        self._after_sync = context.after_sync
+        self._is_saving = context.settings.durability is not Durability.NONE
+        """Whether wills survive the process."""
         self._by_session: dict[int, _Will] = {}
         self._timers: TimerQueue[int] = TimerQueue()
         self._ended: dict[int, str] = {}
@@ -107,6 +117,20 @@ class SessionWills:
         session. If that owner comes back, it must know."""
 
     # In
+
+    def restore(self, now: int, saved: Sequence[SavedWill]) -> None:
+        """After a restart: takes the wills of the earlier run, if this node has a store."""
+        for record in saved:
+            message = _message_from(record.publish)
+            if message is None or not self._is_saving or len(self._by_session) >= self._most:
+                self._storage.end_will(record.session)
+                continue
+            will = self._add(record.session, message, record.delay_s)
+            will.is_aside = not self._is_ours(will)
+            if record.due is None:
+                self._break_off(will, now + IDLE_TIMEOUT + will.delay)
+            else:
+                self._break_off(will, record.due - self._context.unix_offset_us)
 
     def handle_will(self, now: int, link: int, request: pb.Will) -> None:
         """Handles WILL: registers a will or withdraws it, and answers WILLACK."""
@@ -119,14 +143,24 @@ class SessionWills:
             self._withdraw(session.id)
         else:
             self._register(link, session.id, request, ack)
-        self._core.send(link, pack(ack))
+        if not self._is_saving:
+            self._core.send(link, pack(ack))
+        elif not self._after_sync.send_reply(link, partial(self._core.send, link, pack(ack))):
+            self._diagnostics.count("willacks_not_sent")
 
     def handle_link_up(self, session: int) -> None:
-        """The session has a link, the first or another one."""
+        """The session has a link, the first or another one. If another run of its client has it, the run of
+        the will has broken off for good; a will without a delay, which had to wait, is published."""
         will = self._by_session.get(session)
-        if will is not None:
+        if will is None:
+            return
+        is_due = will.state_machine.state is State.DUE and not will.delay
+        if is_due and not self._is_of(self._link_of(session), will):
+            self._publish(self._context.clock(), will)
+        else:
             will.state_machine.handle(Event.COME_BACK)
             self._timers.cancel(session)
+            self._save(will)
 
     def handle_link_down(self, now: int, session: int, reason: str) -> None:
         """A link of the session ended. If another run of the client has taken the session over, the former
@@ -251,6 +285,7 @@ class SessionWills:
     def _add(self, session: int, message: pb.Publish, delay_s: int) -> _Will:
         will = _Will(session, message, delay_s * SECOND, StateMachine(TRANSITIONS, State.KEPT))
         self._by_session[session] = will
+        self._save(will)
         return will
 
     def _take_over(self, now: int, received: ReceivedState) -> None:
@@ -272,6 +307,11 @@ class SessionWills:
         will.state_machine.handle(Event.BREAK_OFF)
         will.due = due
         self._timers.set(will.session, due)
+        self._save(will)
+
+    def _is_of(self, link: int | None, will: _Will) -> bool:
+        """Whether a link is one of the run of a will."""
+        return link is not None and self._core.will_publisher(link) == will.message.publisher
 
     def _is_ours(self, will: _Will) -> bool:
         return isinstance(self._jurisdiction.lookup(will.message.topic), Grant)
@@ -324,6 +364,15 @@ class SessionWills:
         will.state_machine.handle(event)
         del self._by_session[will.session]
         self._timers.cancel(will.session)
+        if self._is_saving:
+            self._storage.end_will(will.session)
+
+    def _save(self, will: _Will) -> None:
+        if self._is_saving:
+            is_due = will.state_machine.state is State.DUE
+            due = will.due + self._context.unix_offset_us if is_due else None
+            message = will.message.SerializeToString()
+            self._storage.save_will(SavedWill(will.session, message, will.delay // SECOND, due))
 
     def _wills_below(self, subtree: str) -> list[_Will]:
         return [will for will in self._by_session.values() if is_within(will.message.topic, subtree)]

@@ -2,7 +2,7 @@
 
     FILE                 the subtrees that it delegated; at the root, also the limit of its epochs
     FILE.claims          the subtrees that it claims, once an order has changed them (§5.7)
-    FILE.subscriptions   the subscriptions of its clients, and their persistent sessions
+    FILE.subscriptions   the subscriptions of its clients, and their persistent sessions; with a store, wills
     FILE.checkpoint      when it was last alive, and how much of the other files was synced
 
 Without the first file, a parent that restarts would count its children's subtrees as its own until they
@@ -21,6 +21,7 @@ needs to wait for the leases that it granted to another of them (`forget_stopped
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -42,7 +43,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.ownership.epoch_clock import LIMIT_AHEAD_MS
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
-from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession, Storage
+from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession, SavedWill, Storage
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, make_folder
 from hbroker.storage.record_file import Damage, Opened, RecordFile
@@ -64,6 +65,8 @@ _CLAIMS_KEY: Final = b"claims"
 _SESSION: Final = struct.Struct("<QI")
 _NO_GROUP: Final = 0xFFFF_FFFF
 """Stands for the length of a group in the key of a record about the session itself. A group is shorter."""
+_WILL: Final = 0xFFFF_FFFE
+"""The same, in the key of a record about the session's will."""
 
 
 class NodeStateFiles(Storage):
@@ -119,6 +122,7 @@ class NodeStateFiles(Storage):
             restored.has_lost_subscriptions = False
             kept = [_subscription_entry(subscription, False) for subscription in restored.subscriptions]
             kept += map(_session_entry, restored.sessions.values())
+            kept += map(_will_entry, restored.wills)
             with suppress(OSError):  # If this fails, the next run only waits longer than it must.
                 self._files[SUBSCRIPTIONS].replace(kept)
         if restored.epoch_limit is not None:
@@ -167,6 +171,12 @@ class NodeStateFiles(Storage):
 
     def end_session(self, session: int) -> None:
         self._put(SUBSCRIPTIONS, _session_key(session), b"")
+
+    def save_will(self, will: SavedWill) -> None:
+        self._put(SUBSCRIPTIONS, *_will_entry(will))
+
+    def end_will(self, session: int) -> None:
+        self._put(SUBSCRIPTIONS, _SESSION.pack(session, _WILL), b"")
 
     def clear_lost_delegations(self) -> None:
         self.store.complete(DELEGATIONS)
@@ -237,7 +247,9 @@ class NodeStateFiles(Storage):
                 restored.epoch_limit = EpochLimit(int(entry["epoch_limit"]), int(entry["saved_at"]))
             else:
                 restored.delegations.append(_delegation_from(entry))
-        elif kind == SUBSCRIPTIONS and _is_session_key(key):
+        elif kind == SUBSCRIPTIONS and _has_mark(key, _WILL):
+            restored.wills.append(_will_from(json.loads(value)))
+        elif kind == SUBSCRIPTIONS and _has_mark(key, _NO_GROUP):
             session = SavedSession(**json.loads(value))
             restored.sessions[session.session] = session
         elif kind == SUBSCRIPTIONS:
@@ -325,12 +337,21 @@ def _session_key(session: int) -> bytes:
     return _SESSION.pack(session, _NO_GROUP)
 
 
-def _is_session_key(key: bytes) -> bool:
-    return len(key) == _SESSION.size and _SESSION.unpack(key)[1] == _NO_GROUP
+def _has_mark(key: bytes, mark: int) -> bool:
+    return len(key) == _SESSION.size and _SESSION.unpack(key)[1] == mark
 
 
 def _session_entry(session: SavedSession) -> tuple[bytes, bytes]:
     return _session_key(session.session), json.dumps(asdict(session)).encode()
+
+
+def _will_entry(will: SavedWill) -> tuple[bytes, bytes]:
+    entry = {**asdict(will), "publish": base64.b64encode(will.publish).decode()}
+    return _SESSION.pack(will.session, _WILL), json.dumps(entry).encode()
+
+
+def _will_from(entry: Mapping[str, Any]) -> SavedWill:
+    return SavedWill(**{**entry, "publish": base64.b64decode(entry["publish"], validate=True)})
 
 
 def _subscription_entry(subscription: Subscription, ended: bool) -> tuple[bytes, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Durability
 from hbroker.protocol.sessions.subscription_store import Key, Subscription
-from hbroker.protocol.storage import RestoredState, SavedSession, Storage
+from hbroker.protocol.storage import RestoredState, SavedSession, SavedWill, Storage
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
 from tests.protocol.sole_node import SoleNode
 
@@ -19,6 +19,7 @@ class Notes(Storage):
     def __init__(self) -> None:
         self.sessions: dict[int, SavedSession] = {}
         self.subscriptions: dict[tuple[int, Key], Subscription] = {}
+        self.wills: dict[int, SavedWill] = {}
 
     def save_session(self, session: SavedSession) -> None:
         self.sessions[session.session] = session
@@ -31,8 +32,15 @@ class Notes(Storage):
         self.subscriptions.pop(key, None)
         self.subscriptions |= {} if ended else {key: subscription}
 
+    def save_will(self, will: SavedWill) -> None:
+        self.wills[will.session] = will
+
+    def end_will(self, session: int) -> None:
+        self.wills.pop(session, None)
+
     def restored(self) -> RestoredState:
-        return RestoredState(subscriptions=list(self.subscriptions.values()), sessions=dict(self.sessions))
+        subscriptions, wills = list(self.subscriptions.values()), list(self.wills.values())
+        return RestoredState(subscriptions=subscriptions, sessions=dict(self.sessions), wills=wills)
 
 
 def persistent(node: SoleNode, session: int, filter: str = "home/#", expiry_s: int = EXPIRY_S) -> int:
@@ -116,3 +124,86 @@ def test_without_a_store_the_node_waits_for_connected_sessions_and_no_others() -
     assert known.is_unconfirmed
     assert not node.subscribe(node.link_up(S), "home/#", session_expiry_s=EXPIRY_S).resumed
     assert set(notes.sessions) == {S}
+
+
+def with_will(notes: Notes, delay_s: int = 0) -> tuple[SoleNode, int]:
+    node = SoleNode(None, notes, durability=Durability.FSYNC)
+    link = persistent(node, S)
+    ack = node.will(link, "home/gone", delay_s=delay_s, session_expiry_s=EXPIRY_S)
+    assert ack.reason == pb.REASON_SUCCESS
+    return node, link
+
+
+def gone(node: SoleNode) -> int:
+    """How many wills were published."""
+    return sum(message.topic == "home/gone" for message in node.core.published)
+
+
+def test_without_a_store_no_will_is_saved() -> None:
+    notes = Notes()
+    node = SoleNode(storage=notes)
+    node.will(persistent(node, S), "home/gone")
+    assert notes.wills == {}
+
+
+def test_a_will_of_a_client_that_does_not_come_back_after_a_kill_is_published_once() -> None:
+    notes = Notes()
+    node, _ = with_will(notes)
+    node = next_run(notes, node, Durability.FSYNC)
+    node.pass_time(IDLE_TIMEOUT / SECOND - 1)
+    assert gone(node) == 0, "the client may still come back"
+    node.pass_time(2)
+    assert gone(node) == 1
+    assert notes.wills == {}
+    node = next_run(notes, node, Durability.FSYNC)
+    node.pass_time(IDLE_TIMEOUT / SECOND + 1)
+    assert gone(node) == 0
+
+
+def test_a_client_that_comes_back_after_a_kill_keeps_its_will() -> None:
+    notes = Notes()
+    node, _ = with_will(notes)
+    node = next_run(notes, node, Durability.FSYNC)
+    link = node.link_up(S)
+    node.pass_time(100)
+    assert (gone(node), notes.wills[S].due) == (0, None)
+    node.link_down(link, S)
+    assert gone(node) == 1
+
+
+def test_another_run_of_the_client_has_the_will_of_the_killed_one_published() -> None:
+    for delay_s, count in ((0, 1), (30, 0)):
+        notes = Notes()
+        node, _ = with_will(notes, delay_s)
+        node = next_run(notes, node, Durability.FSYNC)
+        node.link_up(S, run=99)
+        assert gone(node) == count
+
+
+def test_a_delay_goes_on_over_a_kill() -> None:
+    notes = Notes()
+    node, link = with_will(notes, delay_s=60)
+    node.link_down(link, S)
+    node = next_run(notes, node, Durability.FSYNC, after_s=40)
+    node.pass_time(19)
+    assert gone(node) == 0
+    node.pass_time(2)
+    assert gone(node) == 1
+
+
+def test_a_will_that_was_withdrawn_or_published_is_not_saved_any_more() -> None:
+    for ends in (pb.REASON_NORMAL_DISCONNECTION, pb.REASON_DISCONNECT_WITH_WILL):
+        notes = Notes()
+        node, link = with_will(notes, delay_s=60)
+        assert set(notes.wills) == {S}
+        node.tell(link, pb.Leave(reason=ends, keep_session=True))
+        assert notes.wills == {}
+
+
+def test_wills_are_set_aside_with_the_store() -> None:
+    notes = Notes()
+    node, _ = with_will(notes)
+    node = next_run(notes, node, Durability.NONE)
+    assert notes.wills == {}
+    node.pass_time(IDLE_TIMEOUT / SECOND + 1)
+    assert gone(node) == 0
