@@ -2,8 +2,8 @@
 
 A node saves what its next run must know: delegations, claims, subscriptions, wills. A record takes effect at
 once. But packets that rely on it (COMMIT and DONE of a handover, SUBACK, WILLACK) wait until the record would
-survive a loss of power. Records are counted, and `durable` shows how many of them are on the disk. `AfterSync`
-keeps the actions that wait.
+survive a loss of power. Records are counted, and `durable` shows how many of them are on the disk.
+`AfterSync` keeps the actions that wait.
 
 The messages that wait for sessions are in the core's store, if the node has one. DONE also waits until
 everything that was given to the store before is stored.
