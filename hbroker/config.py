@@ -208,7 +208,8 @@ class NodeSettings:
     root has none. `root`: where the node joins; None at the root itself. `advertise`: the address that the
     node sends to others; port 0: the port to which it binds; None: the address to which it binds. `join_key`:
     the secret that a JOIN must prove (docs/protocol.md §5.5); empty: nothing is proved. `durability`: whether
-    messages that wait for sessions are stored on disk.
+    messages that wait for sessions, and retained ones, are stored on disk; None: they are, synced, if the
+    node has a place for its state files.
     """
 
     name: str
@@ -222,12 +223,17 @@ class NodeSettings:
     limits: Limits = field(default_factory=Limits)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     also: tuple[str, ...] = ()
-    durability: Durability = Durability.NONE
+    durability: Durability | None = None
 
     @property
     def subtrees(self) -> tuple[str, ...]:
         """All subtrees that the node claims, the main one first."""
         return self.subtree, *self.also
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the node has a store. Its durability is not None."""
+        return self.durability not in (None, Durability.NONE)
 
     @property
     def is_root(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.addresses import format_address
-from hbroker.config import Durability, NodeSettings
+from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admin.requests import OrderHandler
 from hbroker.protocol.context import NodeContext
@@ -421,7 +421,7 @@ class Node:
 
     @property
     def _has_store(self) -> bool:
-        return self._settings.durability is not Durability.NONE
+        return self._settings.has_store
 
     def _clock(self) -> int:
         """The time of the event that is being handled."""

@@ -10,7 +10,6 @@ import yaml
 from hbroker.addresses import format_address
 from hbroker.config import (
     AccessSettings,
-    Durability,
     GatewayLimits,
     GatewaySettings,
     LeasePolicy,
@@ -91,6 +90,6 @@ def _node(node: NodeSettings) -> dict[str, Any]:
         advertise=advertise,
         workers=0 if node.workers == 1 else node.workers,
         policy="" if node.policy is LeasePolicy.FENCE else node.policy.value,
-        durability="" if node.durability is Durability.NONE else node.durability.value,
+        durability="" if node.durability is None else node.durability.value,
     )
     return {"name": node.name, "subtree": node.subtree, "listen": format_address(node.listen), **more}

@@ -69,7 +69,7 @@ class ParsedNode:
     workers: int
     policy: LeasePolicy
     also: tuple[str, ...] = ()
-    durability: Durability = Durability.NONE
+    durability: Durability | None = None
 
     def settings(self, join_key: bytes, limits: Limits, root: Address | None = None) -> NodeSettings | None:
         """The settings of the node, which joins at `root`; None: a value that it needs is None."""
@@ -114,7 +114,7 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
         advertise=advertise,
         workers=report.numbers(values, {"workers": (1, MAX_WORKERS)}).get("workers", 1),
         policy=policy or LeasePolicy.FENCE,
-        durability=durability or Durability.NONE,
+        durability=durability,
         also=optional(values, "also", lambda value, _: read_also(value, report)) or (),
     )
 

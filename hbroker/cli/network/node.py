@@ -63,7 +63,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     ("--advertise", "HOST[:PORT]", "the address that others are told"),
     ("--workers", "N", "threads that move messages (default: 1)"),
     ("--policy", "fence|serve", "when its lease runs out (default: fence)"),
-    ("--durability", "fsync|os|none", "whether what waits for sessions is stored on disk (default: none)"),
+    ("--durability", "fsync|os|none", "how messages are kept on disk (default: fsync with --memory)"),
     ("--join-key-file", "FILE", "holds the secret that a join must prove: the network's"),
     ("--sessions", "N", "clients and children at most"),
     ("--sessions-per-address", "N", "clients and children of one address at most"),
@@ -97,7 +97,6 @@ def node(
     """Returns when the node has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
     from dataclasses import replace
 
-    from hbroker.config import Durability
     from hbroker.errors import ConfigError
     from hbroker.topology.flags import COMMAND_LINE
 
@@ -110,7 +109,7 @@ def node(
         return replace(settings, telemetry=telemetry_in(settings.telemetry, telemetry))
 
     settings = read()
-    if memory is None and settings.durability is not Durability.NONE:
+    if memory is None and settings.has_store:
         raise ConfigError(
             "there is no place for messages on disk",
             file=config or COMMAND_LINE,

@@ -46,6 +46,9 @@ use crate::store::segment::Damage;
 /// So many segments are rewritten into one if each has less than one part in this number of the usual size.
 const FEW: u64 = 8;
 
+/// A log that is shorter than one part in this number of what makes a checkpoint due needs none.
+const LITTLE: u64 = 64;
+
 /// POSIX's number for a disk that cannot read what is there, on Linux and macOS.
 const EIO: i32 = 5;
 
@@ -236,6 +239,18 @@ impl<D: Disk, I: Index> Store<D, I> {
         let bases = self.log.segments().map(|(base, ..)| base).filter(|base| *base != last);
         self.unneeded = bases.filter(|base| self.queues.usage_of(*base).live == 0).collect();
         Ok(())
+    }
+
+    /// Syncs everything, and makes a checkpoint, unless the next run reads what there is as fast without one.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn end(&mut self) -> Result<(), Failure> {
+        if self.checkpoint == 0 && self.log.end() < self.settings.checkpoint_bytes / LITTLE {
+            self.log.write().map_err(Failure::Unwritten)?;
+            return self.log.sync().map_err(Failure::Fatal);
+        }
+        self.make_checkpoint()
     }
 
     // Read

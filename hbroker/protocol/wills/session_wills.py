@@ -25,7 +25,6 @@ from google.protobuf.message import DecodeError
 
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import Durability
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.handover.recovery import DISCOVERY_TIME
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant
@@ -108,7 +107,7 @@ class SessionWills:
         self._most = context.settings.limits.sessions
         self._storage = context.storage
         self._after_sync = context.after_sync
-        self._is_saving = context.settings.durability is not Durability.NONE
+        self._is_saving = context.settings.has_store
         """Whether wills survive the process."""
         self._by_session: dict[int, _Will] = {}
         self._timers: TimerQueue[int] = TimerQueue()

@@ -17,7 +17,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -80,7 +80,14 @@ def run_node(
     again. `reload`: returns the settings on SIGHUP; None: they do not change. Raises OSError if the address
     cannot be bound, or a state file cannot be read or created.
     """
-    return asyncio.run(_Process(settings, on_ready, on_left, state_path, on_disk_fault, reload).run())
+
+    def complete(settings: NodeSettings) -> NodeSettings:
+        default = Durability.NONE if state_path is None else Durability.FSYNC
+        return replace(settings, durability=settings.durability or default)
+
+    again = None if reload is None else lambda: complete(reload())
+    node = _Process(complete(settings), on_ready, on_left, state_path, on_disk_fault, again)
+    return asyncio.run(node.run())
 
 
 def core_config(settings: NodeSettings, incarnation: int) -> Config:
@@ -210,9 +217,9 @@ class _Process:
     def _open_store(self, folder: Path) -> None:
         """Opens the store, if there is to be one. Otherwise a store of an earlier run is set aside: its
         queues are no longer those of the sessions that this run will have. Raises OSError."""
-        durability = self._configured.durability
-        if durability is not Durability.NONE:
-            for damage in self._endpoint.open_store(str(folder), durability is Durability.FSYNC):
+        if self._configured.has_store:
+            syncs = self._configured.durability is Durability.FSYNC
+            for damage in self._endpoint.open_store(str(folder), syncs):
                 self._log.error("store_damaged", folder=str(folder), what=damage)
         elif folder.exists():
             aside = folder.with_name(f"{folder.name}.unused-{time.time_ns() // 1_000_000_000}")

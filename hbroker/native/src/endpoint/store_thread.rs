@@ -63,7 +63,8 @@ mod tests {
         let mailbox = Arc::new(Mailbox::new(1));
         let (send, receive) = mpsc::channel();
         mailbox.set_waker(0, Box::new(move || _ = send.send(())));
-        let store = Store::open(disk.clone(), index.clone(), Settings::default()).unwrap().0;
+        let settings = Settings { checkpoint_bytes: 1 << 20, ..Settings::default() };
+        let store = Store::open(disk.clone(), index.clone(), settings).unwrap().0;
         let thread = StoreThread::start(Arc::clone(&mailbox), store).unwrap();
         for number in 1..=1_000 {
             let mut batch = Batch::default();

@@ -5,8 +5,10 @@
 //! synced in the log. [`LsmIndex`] is on disk, in an LSM tree (fjall); tests have another one,
 //! in memory.
 
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvPair, PersistMode};
 
@@ -58,8 +60,16 @@ const CACHE: u64 = 8 << 20;
 /// The memory for what is not in a table yet.
 const WRITE_BUFFER: u64 = 16 << 20;
 
-/// An index in an LSM tree on disk.
+/// An index in an LSM tree on disk. The tree is made with the first checkpoint: a node that stores little costs no
+/// memory and no threads for it.
 pub struct LsmIndex {
+    folder: PathBuf,
+    tree: Option<Tree>,
+    /// Is locked as long as this process uses the store.
+    _lock: File,
+}
+
+struct Tree {
     database: Database,
     rows: Keyspace,
     blocks: Keyspace,
@@ -68,11 +78,40 @@ pub struct LsmIndex {
 }
 
 impl LsmIndex {
-    /// Opens the index in a folder, or makes it.
+    /// Opens the index in a folder, if there is one.
     ///
     /// # Errors
-    /// The disk fails, or the index is damaged.
+    /// The disk fails, the index is damaged, or another process uses the store.
     pub fn open(folder: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let lock = options.write(true).create(true).mode(0o600).open(folder.with_extension("lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => in_use(),
+            TryLockError::Error(error) => error,
+        })?;
+        let tree = if folder.try_exists()? { Some(Tree::open(folder)?) } else { None };
+        Ok(Self { folder: folder.into(), tree, _lock: lock })
+    }
+
+    fn tree(&mut self) -> io::Result<&mut Tree> {
+        let tree = match self.tree.take() {
+            Some(tree) => tree,
+            None => {
+                let tree = Tree::open(&self.folder)?;
+                self.folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
+                tree
+            }
+        };
+        Ok(self.tree.insert(tree))
+    }
+
+    fn total(&self, key: &str) -> io::Result<Option<Vec<u8>>> {
+        self.tree.as_ref().map_or(Ok(None), |tree| tree.total(key))
+    }
+}
+
+impl Tree {
+    fn open(folder: &Path) -> io::Result<Self> {
         let builder =
             Database::builder(folder).cache_size(CACHE).manual_journal_persist(true).worker_threads(1);
         let database = builder.open().map_err(failed)?;
@@ -101,14 +140,14 @@ impl Index for LsmIndex {
     }
 
     fn rows(&self, each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
-        self.rows.iter().try_for_each(|row| {
+        self.tree.iter().flat_map(|tree| tree.rows.iter()).try_for_each(|row| {
             let (key, value) = row.into_inner().map_err(failed)?;
             each(number_in(&key)?, &value)
         })
     }
 
     fn retained(&self, each: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
-        self.retained.iter().try_for_each(|row| {
+        self.tree.iter().flat_map(|tree| tree.retained.iter()).try_for_each(|row| {
             let (key, value) = row.into_inner().map_err(failed)?;
             let (number, position) = (number_in(&key)?, number_in(&value)?);
             each(number, position);
@@ -117,15 +156,23 @@ impl Index for LsmIndex {
     }
 
     fn block_at(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
-        let block = self.blocks.range(block_key(id, 0)..=block_key(id, number)).next_back();
+        let keys = block_key(id, 0)..=block_key(id, number);
+        let block = self.tree.as_ref().and_then(|tree| tree.blocks.range(keys).next_back());
         block.map(|block| block_of(block.into_inner())).transpose()
     }
 
     fn block_after(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
-        let block = self.blocks.range(block_key(id, number + 1)..=block_key(id, u64::MAX)).next();
+        let keys = block_key(id, number + 1)..=block_key(id, u64::MAX);
+        let block = self.tree.as_ref().and_then(|tree| tree.blocks.range(keys).next());
         block.map(|block| block_of(block.into_inner())).transpose()
     }
 
+    fn commit(&mut self, changes: &Changes) -> io::Result<()> {
+        self.tree()?.commit(changes)
+    }
+}
+
+impl Tree {
     fn commit(&mut self, changes: &Changes) -> io::Result<()> {
         let mut batch = self.database.batch();
         for &(id, from, below) in &changes.cleared {
@@ -178,10 +225,14 @@ fn invalid() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the index of the store is not valid")
 }
 
+fn in_use() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another process uses the store")
+}
+
 fn failed(error: fjall::Error) -> io::Error {
     match error {
         fjall::Error::Io(error) => error,
-        fjall::Error::Locked => io::Error::new(io::ErrorKind::ResourceBusy, "another process uses the store"),
+        fjall::Error::Locked => in_use(),
         other => io::Error::other(other),
     }
 }

@@ -268,7 +268,7 @@ impl Mailbox {
                 Health::Full(_) => _ = self.changed.wait_for(&mut state, RETRY),
             }
         }
-        if let Err(failure) = store.make_checkpoint() {
+        if let Err(failure) = store.end() {
             self.note(Err(failure));
         }
     }
