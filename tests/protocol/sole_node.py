@@ -142,7 +142,7 @@ class ScriptedCore:
             return lambda *_, **__: None
         if verb == "retained":
             return lambda *_: []
-        if verb in ("begin_export", "stop_export", "drop_held"):
+        if verb in ("begin_export", "stop_export", "drop_held", "take_retained", "drop_retained"):
             return lambda *_: 0
         if verb == "copy_export":
             return lambda *_: ([], True)

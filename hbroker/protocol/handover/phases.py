@@ -366,13 +366,12 @@ class HandoverSource:
         self._sender.add(self._difference())
         self._sender.add([pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT)])
         self._sent_records, self._sent_retained = {}, {}
-        self._core.drop_retained(self._subtree, self._excluded)
         self._sender.handle_timeout(now)
 
 
 class HandoverTarget:
-    """The target's end. Records wait here until COMMIT, except subscriptions and retained messages, which
-    have no effect before that. The core holds the copied messages outside of any session."""
+    """The target's end. Records wait here until COMMIT, except subscriptions, which have no effect before
+    that. The core holds the copied messages outside of any session."""
 
     def __init__(
         self, core: NodeCore, subtree_state: SubtreeState, subtree: str, epoch: int, link: int
@@ -394,8 +393,6 @@ class HandoverTarget:
         if event is not TargetEvent.COMMIT:
             self.received.add(transfer)
             self._subtree_state.prepare(transfer, self.received)
-            if transfer.retained:
-                self._core.take_retained(list(transfer.retained))
             if transfer.queued or transfer.gone or transfer.seen or transfer.choices:
                 self._import_records(transfer)
         if event is TargetEvent.LAST_RECORDS:

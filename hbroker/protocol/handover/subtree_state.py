@@ -110,6 +110,8 @@ class ReceivedState:
     """By subtree."""
     replays: dict[tuple[int, str, int], pb.ReplayRecord] = field(default_factory=dict)
     """By session, filter and listener."""
+    retained: list[bytes] = field(default_factory=list)
+    """Retained messages, and messages that clear a topic, in the order in which they take effect."""
     held: list[int] = field(default_factory=list)
     """Where the core holds the messages that wait for sessions, and the message ids that were seen, in the
     order in which they take effect."""
@@ -133,6 +135,9 @@ class ReceivedState:
         for replay in transfer.replays:
             key = replay.session, replay.filter, replay.listener
             self._replace(self.replays, key, replay, filter_is_valid(replay.filter))
+        room = max(0, self.most - len(self.retained))
+        self.retained += transfer.retained[:room]
+        self.refused += max(0, len(transfer.retained) - room)
 
     def subscription_of(self, record: pb.SubscriptionRecord) -> Subscription | None:
         """The subscription of a record; None: it has ended, or is not valid."""
@@ -304,20 +309,24 @@ class SubtreeState:
         """A handover failed before COMMIT, and the source serves on: removes what `prepare` made. What
         another handover has brought, too, stays."""
         self._receiving.remove(received)
-        subtree, others = received.subtree, self._receiving
+        others = self._receiving
         for key, subscription in received.subscriptions.items():
             if not any(key in other.subscriptions for other in others):
                 self._owner_subscriptions.withdraw(subscription.session, subscription.key)
-        is_wanted = any(is_within(subtree, other.subtree) for other in others)
-        is_delegated = self._jurisdiction.delegation_of(subtree) is not None
-        if not is_wanted and (is_delegated or not self._jurisdiction.is_inner(subtree)):
-            below = [other.subtree for other in others if is_within(other.subtree, subtree)]
-            self._core.drop_retained(subtree, [*self.subtrees_granted_below(subtree), *below])
 
     def install_state(self, now: int, received: ReceivedState) -> None:
-        """Takes the received state in, just before this node serves the subtree."""
+        """Takes the received state in, just before this node serves the subtree.
+
+        If another node has served it, that node's retained messages count, and not those that this node still
+        has because it has not got DONE.
+        """
         subtree = received.subtree
         self._receiving.remove(received)
+        around = self._jurisdiction.lookup_above(subtree)
+        if self._jurisdiction.delegation_of(subtree) is not None or isinstance(around, Delegation):
+            self.drop_retained(subtree)
+        received.refused += self._core.take_retained(received.retained)
+        received.retained = []
         self._inherit(now, received.delegations(subtree))
         self._recovery.install_state(now, subtree, received.recovering.values())
         self._owner_subscriptions.resume(subtree, received)
@@ -348,8 +357,14 @@ class SubtreeState:
 
     def subtree_moved(self, subtree: str) -> None:
         """The target serves the subtree."""
+        self.drop_retained(subtree)
         for participant in self._participants:
             participant.subtree_moved(subtree)
+
+    def drop_retained(self, subtree: str) -> None:
+        """Another node has the subtree's retained messages. A source keeps them until DONE, as all that
+        waits for sessions."""
+        self._core.drop_retained(subtree, self.subtrees_granted_below(subtree))
 
     def _as_cut(self, grant: Grant) -> Delegation:
         """A grant that this node keeps, as a cut below the subtree that it hands over: no other node will

@@ -329,3 +329,56 @@ def test_a_child_that_has_renewed_over_another_link_is_not_sent_what_it_had_once
     world.path = None
     world.run_until(lambda: kitchen.owns(KETTLE), SOON)
     assert not subscriber.read()
+
+
+def payloads(node: NodeHost) -> dict[str, bytes]:
+    """The retained messages of the kitchen at a node."""
+    found = map(pb.Publish.FromString, node.engine.retained("home/kitchen", []))
+    return {message.topic: message.payload for message in found}
+
+
+def retain(network: Owners, payload: bytes) -> None:
+    """Publishes a retained message, and waits for its PUBACK."""
+    publisher = network.tree.client()
+    publisher.publish(KETTLE, payload, 1, True)
+    network.world.run_until(lambda: bool(publisher.results))
+
+
+def test_retained_messages_of_a_target_that_dies_before_done_are_at_the_source() -> None:
+    network = Owners()
+    root = network.tree.root
+    retain(network, b"kept")
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    assert payloads(kitchen) == {KETTLE: b"kept"}
+    kitchen.kill()
+    network.world.run_until(lambda: root.owns(KETTLE), 2 * timers.LEASE)
+    assert payloads(root) == {KETTLE: b"kept"}
+
+
+def test_retained_messages_are_gone_from_the_source_after_done_and_those_that_come_back_count() -> None:
+    network = Owners()
+    root = network.tree.root
+    retain(network, b"kept")
+    kitchen = network.start("home/kitchen")
+    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    network.world.run(SECOND)
+    assert payloads(root) == {}
+    kitchen.leave()
+    network.world.run_until(lambda: root.owns(KETTLE))
+    network.world.run(SECOND)
+    assert (payloads(root), payloads(kitchen)) == ({KETTLE: b"kept"}, {})
+
+
+def test_a_topic_that_an_unconfirmed_target_cleared_is_clear_when_it_hands_back() -> None:
+    """The source has the retained message until DONE, which waits for the target's disk."""
+    network = Owners()
+    root = network.tree.root
+    retain(network, b"kept")
+    kitchen = network.start("home/kitchen", has_full_disk=True)
+    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    retain(network, b"")
+    assert (payloads(root), payloads(kitchen)) == ({KETTLE: b"kept"}, {})
+    kitchen.leave()
+    network.world.run_until(lambda: root.owns(KETTLE))
+    assert payloads(root) == {}

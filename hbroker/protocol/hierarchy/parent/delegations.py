@@ -400,6 +400,7 @@ class Delegations:
             self._advance(child, DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
         if not is_first_done:
+            self.subtree_state.drop_retained(delegation.subtree)
             return
         self._owner_subscriptions.subtree_moved(delegation.as_cut(), with_sessions=True)
         self.subtree_state.subtree_moved(delegation.subtree)
@@ -460,6 +461,7 @@ class Delegations:
         subtree = child.delegation.subtree
         self._abandon(child)
         self._drop(subtree)
+        self.subtree_state.drop_retained(subtree)
         self._advance(child, DelegationEvent.REPARENTED)
         self._jurisdiction.take_back(subtree)
 
