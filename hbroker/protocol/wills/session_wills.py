@@ -42,6 +42,8 @@ __all__ = ["TRANSITIONS", "Event", "SessionWills", "State"]
 
 NO_ROOM_PAUSE: Final = SECOND
 """Microseconds until the next try, if the node's queues have no room for a will that is due."""
+DELEGATED_PAUSE: Final = IDLE_TIMEOUT
+"""Microseconds until the next look at a will that is due, and whose topic another node owns."""
 _MOST_QOS: Final = 2
 
 
@@ -85,7 +87,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 @dataclass(slots=True, eq=False)
 class _Will:
     """`delay`: from the break to the publication, in microseconds. `due`: when to publish it, if its session
-    has no link. `is_aside`: its client was told to register it with another owner."""
+    has no link. `is_aside`: its client was told to register it with another owner. `is_presumed`: this node
+    does not know that the session has broken off; the client has until `due` to come here."""
 
     session: int
     message: pb.Publish
@@ -93,6 +96,7 @@ class _Will:
     state_machine: StateMachine[State, Event]
     due: int = 0
     is_aside: bool = False
+    is_presumed: bool = False
 
 
 class SessionWills:
@@ -125,11 +129,12 @@ class SessionWills:
                 self._storage.end_will(record.session)
                 continue
             will = self._add(record.session, message, record.delay_s)
-            will.is_aside = not self._is_ours(will)
+            will.is_aside = self._jurisdiction.lookup(message.topic) is None
+            latest = now + IDLE_TIMEOUT + will.delay
             if record.due is None:
-                self._break_off(will, now + IDLE_TIMEOUT + will.delay)
+                self._presume_break(will, latest)
             else:
-                self._break_off(will, record.due - self._context.unix_offset_us)
+                self._break_off(will, min(max(now, record.due - self._context.unix_offset_us), latest))
 
     def handle_will(self, now: int, link: int, request: pb.Will) -> None:
         """Handles WILL: registers a will or withdraws it, and answers WILLACK."""
@@ -141,7 +146,7 @@ class SessionWills:
         if not request.publish:
             self._withdraw(session.id)
         else:
-            self._register(link, session.id, request, ack)
+            self._register(now, link, session.id, request, ack)
         if not self._is_saving:
             self._core.send(link, pack(ack))
         elif not self._after_sync.send_reply(link, partial(self._core.send, link, pack(ack))):
@@ -153,12 +158,14 @@ class SessionWills:
         will = self._by_session.get(session)
         if will is None:
             return
-        is_due = will.state_machine.state is State.DUE and not will.delay
-        if is_due and not self._is_of(self._link_of(session), will):
+        was_due = will.state_machine.state is State.DUE
+        if was_due and not will.delay and self._is_of_another_run(self._link_of(session), will):
             self._publish(self._context.clock(), will)
-        else:
-            will.state_machine.handle(Event.COME_BACK)
-            self._timers.cancel(session)
+            return
+        will.state_machine.handle(Event.COME_BACK)
+        will.is_presumed = False
+        self._timers.cancel(session)
+        if was_due:
             self._save(will)
 
     def handle_link_down(self, now: int, session: int, reason: str) -> None:
@@ -236,7 +243,7 @@ class SessionWills:
             if record.HasField("due_us"):
                 self._break_off(will, now + record.due_us)
             elif self._link_of(record.session) is None:
-                self._break_off(will, now + IDLE_TIMEOUT + will.delay)
+                self._presume_break(will, now + IDLE_TIMEOUT + will.delay)
 
     def subtree_moved(self, subtree: str) -> None:
         """A subtree has another owner now. The clients of its wills are told to register there."""
@@ -253,7 +260,7 @@ class SessionWills:
 
     # One will
 
-    def _register(self, link: int, session: int, request: pb.Will, ack: pb.WillAck) -> None:
+    def _register(self, now: int, link: int, session: int, request: pb.Will, ack: pb.WillAck) -> None:
         message = _message_from(request.publish)
         if message is None:
             ack.reason = Reason.REASON_PROTOCOL_ERROR
@@ -277,9 +284,21 @@ class SessionWills:
             ack.reason = Reason.REASON_HANDOVER
         elif session not in self._by_session and len(self._by_session) >= self._most:
             ack.reason = Reason.REASON_QUOTA_EXCEEDED
+        elif not self._is_replaceable(now, link, session):
+            ack.reason = Reason.REASON_HANDOVER
         else:
             self._drop(session)
             self._add(session, message, min(request.delay_s, request.session_expiry_s))
+
+    def _is_replaceable(self, now: int, link: int, session: int) -> bool:
+        """Publishes the session's will first, if it is that of an earlier run that has broken off. False:
+        this has to wait."""
+        will = self._by_session.get(session)
+        if will is None or will.delay or will.state_machine.state is not State.DUE:
+            return True
+        if self._is_of_another_run(link, will):
+            self._publish(now, will)
+        return session not in self._by_session or not self._is_of_another_run(link, will)
 
     def _add(self, session: int, message: pb.Publish, delay_s: int) -> _Will:
         will = _Will(session, message, delay_s * SECOND, StateMachine(TRANSITIONS, State.KEPT))
@@ -308,9 +327,14 @@ class SessionWills:
         self._timers.set(will.session, due)
         self._save(will)
 
-    def _is_of(self, link: int | None, will: _Will) -> bool:
-        """Whether a link is one of the run of a will."""
-        return link is not None and self._core.will_publisher(link) == will.message.publisher
+    def _presume_break(self, will: _Will, due: int) -> None:
+        """The session has no link here. Its client counts as gone if it is not here when the will is due."""
+        will.is_presumed = True
+        self._break_off(will, due)
+
+    def _is_of_another_run(self, link: int | None, will: _Will) -> bool:
+        """Whether a link is one of another run than that of a will. False also if the link has ended."""
+        return link is not None and self._core.will_publisher(link) not in (0, will.message.publisher)
 
     def _is_ours(self, will: _Will) -> bool:
         return isinstance(self._jurisdiction.lookup(will.message.topic), Grant)
@@ -323,12 +347,17 @@ class SessionWills:
         due = will.due if will.state_machine.state is State.DUE else now
         if not isinstance(owner, Grant):
             longest = due + self._sessions.longest
-            return longest if now < longest else None
-        return now + SECOND if not owner.serving or self._jurisdiction.is_recovering(topic) else None
+            again = longest if owner is None else min(longest, now + DELEGATED_PAUSE)
+            return again if now < longest else None
+        has_to_wait = not owner.serving or self._jurisdiction.is_in_doubt
+        return now + SECOND if has_to_wait or self._jurisdiction.is_recovering(topic) else None
 
     def _publish(self, now: int, will: _Will) -> None:
+        was_presumed, will.is_presumed = will.is_presumed, False
         again_at = self._put_off(now, will)
         if again_at is not None:
+            if was_presumed:
+                self._save(will)
             if will.state_machine.state is State.KEPT:
                 self._break_off(will, now)
             self._timers.set(will.session, again_at)
@@ -337,7 +366,9 @@ class SessionWills:
         reason = self._core.publish_raw(will.message.SerializeToString())
         if reason == Reason.REASON_QUOTA_EXCEEDED:
             # §7.7: the publisher is gone, so this node holds its message back.
-            self._break_off(will, now + NO_ROOM_PAUSE)
+            if will.state_machine.state is State.KEPT:
+                self._break_off(will, now)
+            self._timers.set(will.session, now + NO_ROOM_PAUSE)
             return
         self._note_end(will)
         self._forget(will, Event.PUBLISH)
@@ -363,12 +394,20 @@ class SessionWills:
         will.state_machine.handle(event)
         del self._by_session[will.session]
         self._timers.cancel(will.session)
-        if self._is_saving:
-            self._storage.end_will(will.session)
+        if not self._is_saving:
+            return
+        # A message that is not stored yet may be lost with this process; then the next run publishes it.
+        end = partial(self._end_saved, will.session)
+        if event is not Event.PUBLISH or not self._after_sync.run_when_durable(end):
+            end()
+
+    def _end_saved(self, session: int) -> None:
+        if session not in self._by_session:
+            self._storage.end_will(session)
 
     def _save(self, will: _Will) -> None:
         if self._is_saving:
-            is_due = will.state_machine.state is State.DUE
+            is_due = will.state_machine.state is State.DUE and not will.is_presumed
             due = will.due + self._context.unix_offset_us if is_due else None
             message = will.message.SerializeToString()
             self._storage.save_will(SavedWill(will.session, message, will.delay // SECOND, due))
