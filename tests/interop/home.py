@@ -1,4 +1,5 @@
-"""The network of topologies/home.yaml with two gateways, each for TCP and WebSocket, on free ports."""
+"""The network of topologies/home.yaml with two gateways, each for TCP and WebSocket, on free ports. One node
+has no store."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from tests.interop.lines import Place
 from tests.product.network import PROJECT, Network, network_up, processes_of
 
 GATEWAYS = ("one", "two")
+FORGETFUL = "livingroom"
+"""The node without a store."""
 
 PLACES = (
     "home/kitchen",
@@ -78,6 +81,8 @@ def _topology(limits: dict[str, int]) -> dict[str, Any]:
     topology: dict[str, Any] = yaml.safe_load((PROJECT / "topologies" / "home.yaml").read_text())
     for node in topology["nodes"]:
         node["listen"] = "127.0.0.1:0"
+        if node["name"] == FORGETFUL:
+            node["durability"] = "none"
     tcp, websocket = topology["gateways"][0]["listeners"]
     listeners = [{**listener, "address": "127.0.0.1:0"} for listener in (tcp, websocket)]
     gateway = {"workers": 2, "listeners": listeners, **({"limits": limits} if limits else {})}

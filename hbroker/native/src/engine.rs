@@ -185,6 +185,7 @@ impl Engine {
                 counters: Counters::default(),
                 load: config.counts_load().then(|| Box::new(Load::new())),
                 storing: None,
+                stored_before: None,
                 handoffs: VecDeque::new(),
             },
             side,
@@ -259,6 +260,7 @@ impl Engine {
     /// What is to be done once after many datagrams: acknowledges what is stored now, takes what was read, and
     /// gives the store what has gathered.
     pub fn end_turn(&mut self, now: Micros) {
+        self.out.stored_before.take_if(|stored_before| stored_before.is_over(now));
         if let Some(storing) = &mut self.out.storing {
             storing.return_tickets(&mut self.out.pending.tickets);
             for (request, messages) in storing.take_answers(self.worker) {

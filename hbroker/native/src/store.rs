@@ -193,6 +193,11 @@ impl<D: Disk, I: Index> Store<D, I> {
         if self.settings.syncs { self.log.sync().map_err(Failure::Fatal) } else { Ok(()) }
     }
 
+    /// Whether [`Self::commit`] has nothing to do.
+    pub fn is_committed(&self) -> bool {
+        self.failed.is_none() && self.log.is_written() && (!self.settings.syncs || self.log.is_synced())
+    }
+
     /// Makes a checkpoint if one is due, removes segments that are not needed, and rewrites those of which
     /// little is needed, in steps. True: there is more to do now.
     ///
@@ -332,7 +337,7 @@ impl<D: Disk, I: Index> Store<D, I> {
         Ok(damage)
     }
 
-    /// The highest number of a retained message or fragment; 0: there is none.
+    /// The highest number that a retained message or fragment is known to have had; 0: there was none.
     pub fn newest_retained(&self) -> u64 {
         self.queues.retained.newest()
     }
@@ -340,6 +345,20 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// How many retained messages and fragments there are.
     pub fn retained(&self) -> usize {
         self.queues.retained.len()
+    }
+
+    /// Calls `with` with the messages in the last `bytes` bytes of the log, whether they still wait or not.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn each_recent(&self, bytes: u64, mut with: impl FnMut(&MessageBody<'_>)) -> io::Result<()> {
+        self.log.scan(self.log.end().saturating_sub(bytes), |kind, body| {
+            if kind == Kind::Message
+                && let Some(message) = MessageBody::parse(body)
+            {
+                with(&message);
+            }
+        })
     }
 
     /// The states of all queues.

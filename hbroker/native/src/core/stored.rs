@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::{Core, Driver};
 use crate::endpoint::store_thread::StoreThread;
 use crate::engine::retained::journal::retain_in;
+use crate::engine::sessions::stored_before::{StoredIds, stored_ids};
 use crate::store::disk::Folder;
 use crate::store::index::LsmIndex;
 use crate::store::mailbox::{Health, Mailbox};
@@ -30,10 +31,17 @@ pub struct NodeStore {
 
 /// What a store does.
 enum Stage {
-    /// It is open. The sessions have got their messages.
-    Opened(Box<Store<Folder, LsmIndex>>, BTreeSet<u64>),
+    Opened(Box<Opened>),
     Running(StoreThread),
     Ended,
+}
+
+/// A store while the sessions of the earlier run are made again.
+struct Opened {
+    store: Store<Folder, LsmIndex>,
+    /// The sessions that have got their messages.
+    restored: BTreeSet<u64>,
+    stored_ids: StoredIds,
 }
 
 impl Core {
@@ -55,7 +63,9 @@ impl Core {
         }
         let (unread, refused) = retain_in(&mailbox, &mut store, &self.shared.retained, self.now())?;
         self.on(0, |engine, _| engine.count_retained_full(refused));
-        let stage = Mutex::new(Stage::Opened(Box::new(store), BTreeSet::new()));
+        let stored_ids = stored_ids(&store)?;
+        let stage =
+            Mutex::new(Stage::Opened(Box::new(Opened { store, restored: BTreeSet::new(), stored_ids })));
         let is_first = self.store.set(NodeStore { mailbox: Arc::clone(&mailbox), stage }).is_ok();
         if !is_first {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -77,9 +87,13 @@ impl Core {
             return Ok(0);
         };
         let mut stage = node_store.stage.lock();
-        let Stage::Opened(store, restored) = &mut *stage else {
+        let Stage::Opened(opened) = &mut *stage else {
             return Ok(0);
         };
+        let Opened { store, restored, stored_ids } = &mut **opened;
+        if let Some(ids) = stored_ids.remove(&session) {
+            self.on(key.worker(), |engine, now| engine.note_stored_before(now, key, &ids));
+        }
         let Some(state) = store.state(session).filter(|_| restored.insert(session)) else {
             return Ok(0);
         };
@@ -102,13 +116,14 @@ impl Core {
             return Ok(());
         };
         let mut stage = stage.lock();
-        if let Stage::Opened(mut store, restored) = std::mem::replace(&mut *stage, Stage::Ended) {
+        if let Stage::Opened(opened) = std::mem::replace(&mut *stage, Stage::Ended) {
+            let Opened { mut store, restored, .. } = *opened;
             let mut batch = Batch::default();
             let others =
                 store.states().map(|state| state.session).filter(|session| !restored.contains(session));
             others.for_each(|session| batch.add_ended(session));
             store.apply(batch.bytes());
-            *stage = Stage::Running(StoreThread::start(Arc::clone(mailbox), *store)?);
+            *stage = Stage::Running(StoreThread::start(Arc::clone(mailbox), store)?);
         }
         Ok(())
     }

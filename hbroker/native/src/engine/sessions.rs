@@ -10,6 +10,7 @@
 //!       |           |-- progress            is the session stalled?
 //!       |           `-- counters            what became of its messages
 //!       |-- settlement          what is left to do afterwards: tickets, messages that the store need not keep
+//!       |-- stored_before       what an earlier run has stored, and may be published again
 //!       |-- storing             messages on their way to the store, and from there
 //!       `-- message             QueuedMessage, QueuedBatch: what a session gets; memory for short messages
 //! ```
@@ -23,5 +24,6 @@ pub mod queue;
 pub mod send;
 pub mod session;
 pub mod settlement;
+pub mod stored_before;
 pub mod storing;
 pub mod table;

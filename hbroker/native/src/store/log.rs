@@ -18,6 +18,8 @@ use crate::store::segment::{
     Damage, HEADER, TRAILER, base_of, end_in, header, name_of, parse_table, table_bytes, walk,
 };
 
+/// The memory for records that are not written yet is kept up to this size.
+const MOST_KEPT: usize = 4 << 20;
 /// How many bytes are read at once.
 const WINDOW: usize = 256 << 10;
 /// The distance in bytes of the entries in the table of a rewritten segment.
@@ -192,6 +194,20 @@ impl<D: Disk> Log<D> {
         Ok(Recovered { damage, cut: end - self.written })
     }
 
+    /// Calls `each` with the intact records from a position on that were not rewritten.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn scan(&self, from: u64, mut each: impl FnMut(Kind, &[u8])) -> io::Result<()> {
+        let plain =
+            self.segments.iter().filter(|(_, segment)| segment.end > from && segment.rewritten.is_none());
+        for (&base, _) in plain {
+            // What is damaged is reported by those who need it.
+            _ = walk(&self.read_whole(base)?, base, from, |_, kind, body| each(kind, body));
+        }
+        Ok(())
+    }
+
     /// Goes on at a position, if the log ends before it: the records up to there were lost.
     ///
     /// # Errors
@@ -252,6 +268,7 @@ impl<D: Disk> Log<D> {
         segment.end = self.written;
         segment.bytes = HEADER + self.written - base;
         self.unwritten.clear();
+        self.unwritten.shrink_to(MOST_KEPT);
         Ok(())
     }
 
@@ -312,6 +329,16 @@ impl<D: Disk> Log<D> {
     /// The position after the last record.
     pub fn end(&self) -> u64 {
         self.written + self.unwritten.len() as u64
+    }
+
+    /// Whether everything that was appended is written.
+    pub fn is_written(&self) -> bool {
+        self.unwritten.is_empty()
+    }
+
+    /// Whether everything that was written would survive a loss of power.
+    pub fn is_synced(&self) -> bool {
+        self.synced == self.written
     }
 
     /// Everything before this position would survive a loss of power.

@@ -109,8 +109,11 @@ impl Queues {
             }
             Kind::Ended => _ = record::number_of(body).map(|session| self.end(session)),
             Kind::Retained => {
-                let number = record::retained_of(body).map(|(number, _)| number);
-                if number.is_some_and(|number| self.retained.add(number, position)) {
+                if let Some((number, _)) = record::retained_of(body) {
+                    if let Some(before) = self.retained.add(number, position) {
+                        let segment = usage_of(&self.usage, before);
+                        self.usage.entry(segment).and_modify(|usage| usage.live -= 1);
+                    }
                     let usage = self.usage.entry(segment).or_default();
                     usage.all += 1;
                     usage.live += 1;

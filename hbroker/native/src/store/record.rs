@@ -157,6 +157,11 @@ impl Batch {
         self.bytes.clear();
     }
 
+    /// Keeps at most this much memory for what comes next. It must be empty.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.bytes.shrink_to(bytes);
+    }
+
     fn put_ranges(&mut self, ranges: impl IntoIterator<Item = (u64, u64)>) {
         let mut before = 0;
         for (first, last) in ranges {

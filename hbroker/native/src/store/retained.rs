@@ -12,6 +12,9 @@ use rustc_hash::FxBuildHasher;
 #[derive(Debug, Default)]
 pub struct RetainedPositions {
     by_number: HashMap<u64, u64, FxBuildHasher>,
+    /// The highest number that was ever seen, also of one that is not retained any more: if its end is damaged,
+    /// it comes back, and must not be taken for a new one.
+    newest: u64,
     /// The numbers that have changed since the last checkpoint.
     changed: BTreeSet<u64>,
 }
@@ -19,19 +22,17 @@ pub struct RetainedPositions {
 impl RetainedPositions {
     // Change
 
-    /// A message is in the log. False: its number is known already.
-    pub fn add(&mut self, number: u64, position: u64) -> bool {
-        let is_new = !self.by_number.contains_key(&number);
-        if is_new {
-            self.by_number.insert(number, position);
-            self.changed.insert(number);
-        }
-        is_new
+    /// A message is in the log. Returns the position of a former one with this number, which was to be gone.
+    pub fn add(&mut self, number: u64, position: u64) -> Option<u64> {
+        self.newest = self.newest.max(number);
+        self.changed.insert(number);
+        self.by_number.insert(number, position)
     }
 
     /// These numbers are not retained any more. Calls `with` with the position of each that was.
     pub fn remove(&mut self, first: u64, last: u64, mut with: impl FnMut(u64)) {
-        let Self { by_number, changed } = self;
+        let Self { by_number, changed, newest } = self;
+        *newest = last.max(*newest);
         let mut note = |number, position| {
             changed.insert(number);
             with(position);
@@ -51,6 +52,7 @@ impl RetainedPositions {
 
     /// A message of the last checkpoint.
     pub fn restore(&mut self, number: u64, position: u64) {
+        self.newest = self.newest.max(number);
         self.by_number.insert(number, position);
     }
 
@@ -72,9 +74,9 @@ impl RetainedPositions {
         self.by_number.get(&number) == Some(&position)
     }
 
-    /// The highest number; 0: there is none.
+    /// The highest number that is known to have been used; 0: none.
     pub fn newest(&self) -> u64 {
-        self.by_number.keys().max().copied().unwrap_or(0)
+        self.newest
     }
 
     pub fn len(&self) -> usize {

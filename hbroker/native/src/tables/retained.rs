@@ -74,6 +74,8 @@ pub struct RetainedFragment<'a> {
     pub expires: Micros,
     /// Of a fragment: its index, and the number of fragments.
     pub fragment: Option<(u32, u32)>,
+    /// Whether the next run is to have it, if there is a journal.
+    pub is_journaled: bool,
 }
 
 /// The result of an offer.
@@ -146,6 +148,7 @@ pub struct RetainedStore {
 }
 
 struct Kept {
+    is_journaled: bool,
     expires: Micros,
     publisher: u64,
     /// Of fragment 0.
@@ -361,9 +364,9 @@ impl RetainedStore {
         }
         let first = self.serial + 1;
         // The new message is on disk before the replaced one is gone.
-        kept.fragments.each(|index, field| {
-            self.journal.iter_mut().for_each(|journal| journal.add(first + u64::from(index), field));
-        });
+        if let Some(journal) = self.journal.as_mut().filter(|_| kept.is_journaled) {
+            kept.fragments.each(|index, field| journal.add(first + u64::from(index), field));
+        }
         self.insert(topic, Kept { serial: first, ..kept });
         Ok(())
     }
@@ -383,8 +386,9 @@ impl RetainedStore {
 
     fn remove(&mut self, topic: &str) {
         if let Some(message) = self.kept.remove(topic) {
-            let (first, last) = (message.value.serial, message.value.last_serial());
-            self.journal.iter_mut().for_each(|journal| journal.remove(first, last));
+            if let Some(journal) = self.journal.as_mut().filter(|_| message.value.is_journaled) {
+                journal.remove(message.value.serial, message.value.last_serial());
+            }
             self.free(message);
         }
     }
@@ -513,9 +517,9 @@ impl Kept {
         fragments: Fragments,
         cost_of_fragments: usize,
     ) -> Self {
-        let &RetainedFragment { topic, expires, publisher, .. } = fragment;
+        let &RetainedFragment { topic, expires, publisher, is_journaled, .. } = fragment;
         let cost = cost_of_topic(topic, expires) + cost_of_fragments;
-        Self { expires, publisher, sequence, serial: 0, cost, fragments }
+        Self { is_journaled, expires, publisher, sequence, serial: 0, cost, fragments }
     }
 }
 

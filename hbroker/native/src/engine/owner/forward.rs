@@ -122,7 +122,7 @@ impl Forwarder {
                 return Err(Refusal::QueuesFull);
             }
         }
-        if waits && out.store_is_full() {
+        if waits && !route.reserved && out.store_is_full() {
             let plain = route.subscribers.iter().filter(|subscriber| subscriber.qos > 0).copied();
             let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
             let is_stored = |subscriber: Subscriber| out.has_to_be_stored(subscriber.session);
@@ -143,7 +143,9 @@ impl Forwarder {
         }
         out.counters.messages_in += 1;
         let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.mark);
-        let is_stored = publish.retain && retain_one(now, retained, untidy_since, publish, out);
+        // A status of this node is of no use to its next run.
+        let journal = if route.reserved { Journaled::No } else { Journaled::Yes { waits } };
+        let is_stored = publish.retain && retain_one(now, retained, untidy_since, (publish, journal), out);
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
         let mut chosen: SmallVec<[Target; 2]> =
@@ -319,7 +321,9 @@ impl Forwarder {
         if is_dead {
             out.count_expired(session);
             out.pending.tickets.extend(ticket);
-        } else if !out.offer(now, session, queued_message) {
+        } else if out.was_stored_before(session, &queued_message.field)
+            || !out.offer(now, session, queued_message)
+        {
             out.pending.tickets.extend(ticket);
         }
     }
@@ -349,21 +353,32 @@ pub fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
     !subscriber.no_local || source != Some(subscriber.session)
 }
 
+/// Whether a retained message goes to the store, if there is one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Journaled {
+    No,
+    /// `waits`: its publisher was, or would have been, refused for want of room.
+    Yes {
+        waits: bool,
+    },
+}
+
 /// Keeps a message as the retained one of its topic. Returns whether it is to be acknowledged only when it is on
 /// disk.
 fn retain_one(
     now: Micros,
     retained: &Mutex<RetainedStore>,
     untidy_since: &mut Micros,
-    publish: &PublishView<'_>,
+    (publish, journaled): (&PublishView<'_>, Journaled),
     out: &mut Outbound,
 ) -> bool {
-    // A message that waits for room was refused before.
-    let offer = if out.store_is_full() {
+    let offer = if journaled == (Journaled::Yes { waits: false }) && out.store_is_full() {
         Offer::Refused
     } else {
-        let mut store = retained.lock();
-        let offer = retain(now, &mut store, publish);
+        let (mut store, field) = (retained.lock(), publish.field());
+        store.set_time(now);
+        let is_journaled = journaled != Journaled::No;
+        let offer = store.offer(RetainedFragment { is_journaled, ..retained_fragment(now, publish, &field) });
         if store.is_untidy() {
             *untidy_since = now.min(*untidy_since);
         }
@@ -374,7 +389,9 @@ fn retain_one(
     if offer == Offer::Refused {
         out.counters.drop(Drop::RetainedFull);
     }
-    out.storing.is_some() && !matches!(offer, Offer::Refused | Offer::Incomplete)
+    journaled != Journaled::No
+        && out.storing.is_some()
+        && !matches!(offer, Offer::Refused | Offer::Incomplete)
 }
 
 /// Keeps a message as the retained one of its topic.
@@ -398,6 +415,7 @@ pub fn retained_fragment<'a>(
         sequence: publish.sequence,
         expires: if clears { now + CLEARED_FOR } else { publish.expires() },
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
+        is_journaled: true,
     }
 }
 

@@ -18,6 +18,11 @@ use crate::store::segment::Damage;
 use crate::tables::retained::RetainedStore;
 use crate::tables::retained::journal::Journal;
 
+/// A record says of so many ranges of numbers at most that they are not retained any more.
+const MOST_REMOVED: usize = 65_536;
+/// The memory for records is kept up to this size.
+const MOST_KEPT: usize = 1 << 20;
+
 /// Puts the retained messages of an earlier run in their table. From now on its changes go to the store. Returns
 /// the damage that was found, and for how many messages there was no room.
 ///
@@ -67,10 +72,14 @@ impl Journal for StoreJournal {
     fn submit(&mut self) {
         if !self.removed.is_empty() {
             self.removed.sort_unstable();
-            self.batch.add_not_retained(self.removed.drain(..));
+            self.removed
+                .chunks(MOST_REMOVED)
+                .for_each(|some| self.batch.add_not_retained(some.iter().copied()));
+            self.removed.clear();
         }
         if !self.batch.is_empty() {
             self.mailbox.submit(&mut self.batch);
+            self.batch.shrink_to(MOST_KEPT);
         }
     }
 }

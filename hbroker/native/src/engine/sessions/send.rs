@@ -117,7 +117,7 @@ impl Outbound {
     /// Offers a session several messages at once. Returns whether the session took their tickets. `None`: its
     /// link does not take all of them now, and they have to be offered one by one.
     pub fn offer_all(&mut self, now: Micros, queued_batch: &QueuedBatch, target: &Target) -> Option<bool> {
-        let Self { links, sessions, counters, load, pending, storing, .. } = self;
+        let Self { links, sessions, counters, load, pending, storing, stored_before, .. } = self;
         let &QueuedBatch { ref queued_message, count, ref timed } = queued_batch;
         let Some(session) = sessions.get_mut(target.session) else {
             counters.drop_many(Drop::SessionEnded, count.into());
@@ -125,7 +125,7 @@ impl Outbound {
         };
         let bytes = queued_message.field.len();
         let takes_all = session.queue.is_empty() && session.has_credit_for(count, bytes);
-        let takes_all = takes_all && (session.is_ready() || storing.is_none());
+        let takes_all = takes_all && (session.is_ready() || storing.is_none()) && stored_before.is_none();
         let link = session.link.filter(|_| takes_all)?;
         let entry = links.get_mut(link).filter(|entry| entry.link.has_room_for_all(bytes))?;
         let mut queued_message = queued_message.clone().addressed(target.clone());

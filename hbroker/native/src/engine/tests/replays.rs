@@ -34,6 +34,7 @@ fn keep(network: &mut Network, node: usize, count: u64, bytes: usize, qos: u8) {
         let out = PublishOut { publisher: 77, sequence, retain: true, ..message(&topic, &payload, qos) };
         let field = publish_field(&out);
         let part = RetainedFragment {
+            is_journaled: true,
             topic: &topic,
             field: &field,
             payload_is_empty: false,

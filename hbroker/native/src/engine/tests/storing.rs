@@ -388,6 +388,48 @@ fn a_session_that_ends_or_that_nobody_reads_frees_its_long_queue() {
     assert_eq!((ended.0.open(), ended.1), (0, 0));
 }
 
+#[test]
+fn what_is_published_again_after_a_loss_of_power_is_stored_once_and_reaches_who_lacks_it() {
+    for (seed, was_read) in (0..6).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut network = Network::new(seed, Faults::default());
+        let node = network.add_node("", 1 + (seed % 2) as u8);
+        network.add_store(node);
+        let connected = add_persistent(&mut network, node, "a/#", 2, OWN);
+        let offline = add_persistent(&mut network, node, "a/#", 2, OWN);
+        go_offline(&mut network, node, offline);
+        let publisher = network.add_client();
+        let live = |network: &Network| -> u64 {
+            let store = &network.hosts[node].store.as_ref().unwrap().store;
+            store.states().map(|state| state.next - 1).sum()
+        };
+        for _ in 0..3 {
+            network.publish(publisher, &message("a/b", b"x", 2));
+        }
+        while live(&network) < 3 {
+            network.run(20);
+        }
+        assert_eq!(acknowledged(&network, publisher).len(), 0, "its PUBACKs are still on their way");
+        lose_power(&mut network, node, &[connected, offline]);
+        if was_read {
+            come_back(&mut network, node, offline);
+        }
+        network.run(20 * SECOND);
+        assert_eq!(acknowledged(&network, publisher).len(), 3);
+        let state = network.hosts[node].store.as_ref().unwrap().store.state(network.hosts[offline].session);
+        let waiting = if was_read { 0 } else { 3 };
+        assert_eq!(state.map_or(0, |state| state.live), waiting, "seed {seed}: none was stored twice");
+        come_back(&mut network, node, connected);
+        if !was_read {
+            come_back(&mut network, node, offline);
+        }
+        network.run_until_drained();
+        network.run(SECOND);
+        check(&network, node);
+        assert_eq!(network.sequences(offline, "a/b"), [1, 2, 3]);
+        assert_eq!(network.sequences(connected, "a/b"), [1, 2, 3]);
+    }
+}
+
 /// What a node retains: for each topic the sequence number of its message.
 fn retained(network: &Network, node: usize) -> BTreeMap<String, u64> {
     let store = network.hosts[node].engines[0].shared.retained.lock();

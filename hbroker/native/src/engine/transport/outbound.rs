@@ -15,6 +15,7 @@ use crate::engine::owner::throttle::{FullSessions, Hold, Holds};
 use crate::engine::sessions::message::QueuedBatch;
 use crate::engine::sessions::session::Session;
 use crate::engine::sessions::settlement::PendingSettlement;
+use crate::engine::sessions::stored_before::StoredBefore;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
 use crate::engine::transport::delivery_records::Span;
@@ -126,6 +127,8 @@ pub struct Outbound {
     pub load: Option<Box<Load>>,
     /// `None`: this node has no store.
     pub storing: Option<Box<Storing>>,
+    /// `None`: this node began long ago, or found nothing of an earlier run.
+    pub stored_before: Option<Box<StoredBefore>>,
     /// Each with the worker that it is for.
     pub handoffs: VecDeque<(u8, Handoff)>,
 }
@@ -146,6 +149,16 @@ impl Outbound {
     pub fn has_to_be_stored(&self, session: SessionKey) -> bool {
         let is_stored = |session: &Session| !session.is_ready() || session.has_backlog();
         self.storing.is_some() && self.sessions.get(session).is_some_and(is_stored)
+    }
+
+    /// Whether an earlier run of this node has stored a message for a session. It is counted, and not offered.
+    pub fn was_stored_before(&mut self, session: SessionKey, field: &[u8]) -> bool {
+        let is_known =
+            self.stored_before.as_ref().is_some_and(|stored_before| stored_before.has(session, field));
+        if is_known {
+            self.counters.drop(Drop::DuplicateMessage);
+        }
+        is_known
     }
 
     /// Queues the PUBACKs of messages with consecutive deliveries, if their link still exists. `origin` is that

@@ -13,7 +13,8 @@ use crate::topic;
 fn whole<'a>(topic: &'a str, field: &'a [u8], sequence: u64) -> RetainedFragment<'a> {
     let expires = Micros::MAX;
     let payload_is_empty = field.is_empty();
-    RetainedFragment { topic, field, payload_is_empty, publisher: 1, sequence, expires, fragment: None }
+    let (publisher, fragment, is_journaled) = (1, None, true);
+    RetainedFragment { topic, field, payload_is_empty, publisher, sequence, expires, fragment, is_journaled }
 }
 
 fn fragment<'a>(topic: &'a str, field: &'a [u8], first: u64, index: u32, count: u32) -> RetainedFragment<'a> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Network;
 use crate::engine::retained::journal::retain_in;
+use crate::engine::sessions::stored_before::{StoredIds, stored_ids};
 use crate::store::fault_disk::FaultDisk;
 use crate::store::mailbox::Mailbox;
 use crate::store::memory_index::MemoryIndex;
@@ -15,6 +16,7 @@ const SETTINGS: Settings =
 
 /// A node's store, and what it is on.
 pub struct HostStore {
+    stored_ids: StoredIds,
     pub mailbox: Arc<Mailbox>,
     pub store: Store<FaultDisk, MemoryIndex>,
     pub disk: FaultDisk,
@@ -25,7 +27,8 @@ impl HostStore {
     fn open(disk: FaultDisk, index: MemoryIndex, workers: u8) -> Self {
         let (store, recovered) = Store::open(disk.clone(), index.clone(), SETTINGS).unwrap();
         assert_eq!(recovered.damage, []);
-        Self { mailbox: Arc::new(Mailbox::new(workers)), store, disk, index }
+        let stored_ids = stored_ids(&store).unwrap();
+        Self { stored_ids, mailbox: Arc::new(Mailbox::new(workers)), store, disk, index }
     }
 }
 
@@ -65,11 +68,12 @@ impl Network {
     /// A session of an earlier run gets its stored queue back.
     pub fn restore_queue(&mut self, node: usize, session: u64) {
         let host = &mut self.hosts[node];
-        let HostStore { store, .. } = host.store.as_mut().expect("it has a store");
+        let HostStore { store, stored_ids, .. } = host.store.as_mut().expect("it has a store");
         let Some(state) = store.state(session) else { return };
         let home = host.engines.iter_mut().find(|engine| engine.session_key(session).is_some());
         let home = home.expect("it is open");
         let key = home.session_key(session).expect("it is open");
+        home.note_stored_before(self.now, key, &stored_ids.remove(&session).unwrap_or_default());
         if home.restore(self.now, state)
             && let Some(from) = home.begin_to_load(key)
         {

@@ -128,6 +128,16 @@ fn of_two_messages_of_a_topic_the_newer_is_restored() {
 }
 
 #[test]
+fn what_is_of_no_use_to_the_next_run_is_not_on_disk() {
+    let journal = Memory::default();
+    let mut store = restarted(&BTreeMap::new(), &journal, 10_000, 0);
+    for sequence in 1..=2 {
+        store.offer(RetainedFragment { is_journaled: false, ..whole("a", b"x", sequence) });
+    }
+    assert_eq!((store.len(), journal.submitted.lock().len()), (1, 0));
+}
+
+#[test]
 fn a_large_message_of_which_a_part_is_missing_is_not_restored() {
     let journal = Memory::default();
     let mut store = restarted(&BTreeMap::new(), &journal, 10_000, 0);
