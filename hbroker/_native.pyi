@@ -540,9 +540,28 @@ class Engine(_Core):
         """All datagrams that may leave now. This call also builds them."""
     def poll_timeout(self) -> int | None:
         """When to call handle_timeout next."""
+    def open_store(self, disk: StoreDisk) -> list[str]:
+        """As `Endpoint.open_store`, on the disk of a simulated node. Raises OSError."""
+    def run_store(self) -> None:
+        """As `Endpoint.run_store`, without a thread: `turn_store` does its work."""
+    def turn_store(self) -> bool:
+        """Stores what was submitted until now, and reads what was requested. Returns whether more is to be
+        done."""
+    def awaits_store(self) -> bool:
+        """Whether something was submitted or requested since."""
     def owns(self, now: int, topic: str) -> bool:
         """Whether a PUBLISH to this topic would be accepted at `now` (§7.2). The call changes nothing, not
         even the time."""
+
+@final
+class StoreDisk:
+    """The disk of a simulated node, for the stores of all its runs."""
+
+    def __new__(cls) -> StoreDisk: ...
+    def lose_power(self, seed: int) -> None:
+        """Of what was not synced, the seed says what is on the disk."""
+    def set_space(self, space: int | None) -> None:
+        """From now on all files together may have this many bytes; None: as many as they like."""
 
 @final
 class Endpoint(_Core):

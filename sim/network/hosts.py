@@ -224,6 +224,11 @@ class NodeHost(Host):
         self.events: list[NodeEvent] = []
         self.files = files or NodeFiles(world, settings)
         self._storage = SimulatedStorage(self.files, self._synced, self._recorded)
+        self._store_due: int | None = None
+        """When its store does the next turn, in the world's time; None: it has nothing to do."""
+        self._store_disk = self.files.store_disk
+        if settings.has_store:
+            self.engine.open_store(self.files.store_disk)
         self.control: Node = Node(
             settings,
             self.engine,
@@ -234,6 +239,7 @@ class NodeHost(Host):
             storage=self._storage,
         )
         self.control.start(self.clock())
+        self.engine.run_store()
         world.add(self)
 
     def process_events(self) -> None:
@@ -244,10 +250,19 @@ class NodeHost(Host):
     def handle_timeout(self) -> None:
         if not self.is_stopped:
             self._storage.handle_timeout()
+            self._turn_store()
         super().handle_timeout()
 
+    def poll_transmit(self) -> list[tuple[Address, bytes]]:
+        sent = super().poll_transmit()
+        if self._store_due is None and self.engine.awaits_store():
+            sync = self.files.sync_us
+            delay = self.files.random.randint(sync // 2, 2 * sync) if sync else 1
+            self._store_due = self.world.now + delay
+        return sent
+
     def poll_timeout(self) -> int | None:
-        return earliest(super().poll_timeout(), self._storage.poll_timeout())
+        return earliest(super().poll_timeout(), self._storage.poll_timeout(), self._store_due)
 
     def kill(self, *, with_machine: bool = False) -> None:
         """Ends as a process that is killed. `with_machine`: because its machine loses power."""
@@ -284,6 +299,14 @@ class NodeHost(Host):
         return self._storage.restored.epoch_limit is not None
 
     @property
+    def keeps_what_waits(self) -> bool:
+        """Whether its next run has what it acknowledged for sessions that were offline: it has a store, and
+        has told no client of a subscription that its disk does not have."""
+        is_saved = self._storage.durable == self._storage.written or not self.files.has_failed
+        is_working = self.files.disk.free_bytes is None and self.files.disk.error is None
+        return self.settings.has_store and is_saved and is_working
+
+    @property
     def delegations(self) -> dict[str, Delegation]:
         """What it delegated, by subtree, as it noted it."""
         return self._storage.delegations
@@ -292,6 +315,10 @@ class NodeHost(Host):
     def subscriptions(self) -> dict[tuple[int, Key], Subscription]:
         """Its subscriptions, as it noted them."""
         return self._storage.subscriptions
+
+    def is_next_run_of(self, before: NodeHost) -> bool:
+        """Whether this is a later run of a node, with its store."""
+        return self.files is before.files and self._store_disk is before._store_disk
 
     def is_serving_subtree(self, subtree: str) -> bool:
         """Whether it was granted exactly this subtree, and serves it."""
@@ -307,6 +334,13 @@ class NodeHost(Host):
         self.has_decided = True
         self.control.leave(self.clock())
         self.world.drive(self)
+
+    def _turn_store(self) -> None:
+        """Stores what was submitted, and reads what was requested, as the thread of a real store does."""
+        if self._store_due is not None and self.world.now >= self._store_due:
+            self._store_due = None
+            self.engine.turn_store()
+            self.has_decided = True
 
     def _synced(self) -> None:
         """More is on the disk, or the disk fails: the control may have waited for that."""

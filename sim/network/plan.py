@@ -28,7 +28,7 @@ class NodePlan:
     """A node.
 
     `subtree`: that it claims. `drift_ppm`: by how much its clock is too fast. `sync_us`: about how long it
-    takes until a note is on its disk.
+    takes until a note is on its disk. `has_store`: whether it keeps messages on disk.
     """
 
     name: str
@@ -36,6 +36,7 @@ class NodePlan:
     policy: LeasePolicy = LeasePolicy.FENCE
     drift_ppm: int = 0
     sync_us: int = 0
+    has_store: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from hbroker.config import NodeSettings
+from hbroker.config import Durability, NodeSettings
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 
 from .hosts import ClientHost, Host, NodeHost
@@ -43,7 +43,13 @@ class Processes:
             address = world.new_address()
             root = None if node.name == ROOT else self._settings[ROOT].listen
             self._settings[node.name] = NodeSettings(
-                node.name, node.subtree, address, root, policy=node.policy, join_key=plan.join_key
+                node.name,
+                node.subtree,
+                address,
+                root,
+                policy=node.policy,
+                join_key=plan.join_key,
+                durability=Durability.FSYNC if node.has_store else Durability.NONE,
             )
 
     # Change

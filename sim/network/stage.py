@@ -5,8 +5,6 @@ An action that does not apply any more, such as one for a process that has ended
 
 from __future__ import annotations
 
-import errno
-
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.wills.client_will import Will
@@ -159,9 +157,9 @@ class Stage:
         match action:
             case actions.FillDisk() | actions.Exhaust():
                 self._full_since[action.node] = self._world.now
-                host.files.disk.free_bytes = action.free_bytes
+                host.files.fill(action.free_bytes)
             case actions.FailDisk():
-                host.files.disk.error = errno.EIO
+                host.files.fail()
             case actions.MendDisk():
                 host.files.mend()
             case actions.LosePower() if is_alive:

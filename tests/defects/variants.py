@@ -77,6 +77,30 @@ def _without_lease_end_in_core(set_grant: Callable[..., None]) -> Callable[..., 
     return broken
 
 
+def _without_stored_queues(restore_saved: Callable[..., Any]) -> Callable[..., Any]:
+    class Core:
+        """A core that knows of no stored queue."""
+
+        def __init__(self, core: Any) -> None:
+            self._core = core
+
+        def restore_queue(self, session: int) -> int:
+            return 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._core, name)
+
+    def broken(self: subscriptions.OwnerSubscriptions, *args: Any) -> Any:
+        core = self._core
+        self._core = Core(core)
+        try:
+            return restore_saved(self, *args)
+        finally:
+            self._core = core
+
+    return broken
+
+
 def _without_proof(_: Callable[..., bool]) -> Callable[..., bool]:
     return lambda self, link, body: not isinstance(body, pb.Authenticated)
 
@@ -563,6 +587,13 @@ CONTROL: Final = (
         "_activate",
         _subscribe_again,
     ),
+    Variant(
+        "a node with a store does not restore what waits for a session",
+        Invariant.NOTHING_LOST,
+        subscriptions.OwnerSubscriptions,
+        "restore_saved",
+        _without_stored_queues,
+    ),
 )
 """Defects of the control."""
 
@@ -615,6 +646,12 @@ CORE: Final = (
         defect="IgnoresNextRun",
         plan=returns.within_idle_timeout,
     ),
+    Variant(
+        "an owner acknowledges before its store has the message",
+        Invariant.NOTHING_LOST,
+        defect="AcknowledgesUnstored",
+    ),
+    Variant("a store takes what it has written for stored", Invariant.NOTHING_LOST, defect="SyncsNothing"),
 )
 """Defects of the core, in a test build."""
 

@@ -34,6 +34,10 @@ pub enum Defect {
     /// A client does not answer the link that a node's next run opens, and a node hands a session over on a
     /// link that was never answered (§3.6, §5.4).
     IgnoresNextRun,
+    /// An owner acknowledges a message before its store has it (§7.3).
+    AcknowledgesUnstored,
+    /// A store takes what it has written for stored.
+    SyncsNothing,
 }
 
 impl Defect {
@@ -57,7 +61,7 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
@@ -71,5 +75,7 @@ impl Defect {
         Self::TakesAnyAnswer,
         Self::TakesAnyPublisher,
         Self::IgnoresNextRun,
+        Self::AcknowledgesUnstored,
+        Self::SyncsNothing,
     ];
 }

@@ -197,15 +197,19 @@ class SessionTable:
         return False
 
     def restore_saved(self, now: int, saved: SavedSession) -> bool:
-        """After a restart: makes a persistent session of the earlier run again, offline. If it had a link, it
-        is offline from now on. False: it has expired, or there is no room for it."""
+        """After a restart: makes a persistent session of the earlier run again, offline. If it had a link,
+        its client has an idle timeout until it counts as offline, as after a link that breaks. False: it has
+        expired, or there is no room for it."""
         session = Session(saved.session, saved.client, begun_by=saved.begun_by, is_saved=True)
         session.handle(Event.LINK_DOWN)
         session.expiry_s = min(saved.expiry_s, self._limits.session_expiry)
         session.queue_messages, session.queue_bytes = saved.queue_messages, saved.queue_bytes
         since = saved.offline_since
-        session.offline_since = now if since is None else min(now, since - self._unix_offset_us)
-        session.asked_at = session.offline_since
+        if since is None:
+            session.offline_since = now + timers.IDLE_TIMEOUT
+        else:
+            session.offline_since = min(now, since - self._unix_offset_us)
+        session.asked_at = min(now, session.offline_since)
         session.begun_at = min(now, saved.begun_at - self._unix_offset_us) if saved.begun_by else 0
         self._by_id[session.id] = session
         is_alive = session.offline_since + session.expiry_s * SECOND > now and session.is_persistent

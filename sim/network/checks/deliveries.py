@@ -78,6 +78,8 @@ class Deliveries:
         self._ended_leases = EndedLeases()
         self._pending = PendingDeliveries(self._losses, self._ended_leases)
         self._absences = Absences(ownership)
+        self._stored: dict[str, NodeHost] = {}
+        """By topic, its owner that died and had stored what waited."""
         self.successions = Successions()
         self._sharing = Sharing(ownership, now, self._losses)
         self.wills = Wills(ownership, now, self._losses)
@@ -221,7 +223,13 @@ class Deliveries:
     def end_owner(self, owner: NodeHost) -> None:
         """An owner died, and with it the messages in flight to it."""
         self.expiries.lose_node(owner.address, self._now())
-        self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
+        topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
+        if owner.keeps_what_waits:
+            self._stored |= dict.fromkeys(topics, owner)
+            self._interrupt(topics)
+            self.wills.lose(topics)
+        else:
+            self._break(topics)
         lapsed = self._ended_leases.lose(owner)
         self.wills.lose(topic for topic, _ in lapsed)
         for topic, end in lapsed:
@@ -234,6 +242,9 @@ class Deliveries:
     def _break(self, topics: list[str]) -> None:
         self._interrupt(topics)
         self.wills.lose(topics)
+        self._forget_kept(topics)
+
+    def _forget_kept(self, topics: list[str]) -> None:
         for interest in self._interests:
             for topic in topics:
                 interest.kept.pop(topic, None)
@@ -296,6 +307,7 @@ class Deliveries:
         if forgotten := self._ownership.forgotten:
             self._break(forgotten)
         owned = [t for t in self._topics if self._ownership.owners.get(t) is owner and t not in forgotten]
+        self._forget_kept([t for t in owned if not self._has_stored(owner, t)])
         self.wills.resume(
             self._ended_leases.end(owner, [t for t in owned if self._ownership.current_owner(t) is owner])
         )
@@ -321,6 +333,11 @@ class Deliveries:
                 text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.title}"
                 yield Violation(self._now(), Invariant.COMPLETE, text)
                 del interest.since[topic]
+
+    def _has_stored(self, owner: NodeHost, topic: str) -> bool:
+        """Whether the owner of a topic has what the owner before has stored, if that one died."""
+        before = self._stored.pop(topic, owner)
+        return before is owner or owner.is_next_run_of(before)
 
     def check_client(self, host: ClientHost) -> Iterator[Violation]:
         """What a client received and learned."""

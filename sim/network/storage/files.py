@@ -1,13 +1,16 @@
 """The files of one simulated node, over all its runs.
 
 They are the real files of a node (`hbroker.runtime.node.state_files`), on a disk that may be full, fail, or
-lose power. What a run notes is written and synced a while later, and once a second the run notes that it is
+lose power. If the node has a store, its messages are on another such disk (`_native.StoreDisk`).
+
+What a run notes is written and synced a while later, and once a second the run notes that it is
 alive, as the threads of a real process do (`hbroker.runtime.node.writer_threads`). A run that is killed loses
 what it had not written. A loss of power also loses what was not synced.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,10 +18,11 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from hbroker._native import StoreDisk
 from hbroker.config import NodeSettings
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.storage import EpochLimit, SavedSession, Storage
+from hbroker.protocol.storage import EpochLimit, SavedSession, SavedWill, Storage
 from hbroker.protocol.timers import earliest
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.storage.checkpoint import Instant
@@ -45,6 +49,9 @@ class NodeFiles:
         self.sync_us = sync_us
         self.random = Random(world.random.getrandbits(64))
         self.disk = SimulatedDisk(self.random)
+        self.store_disk = StoreDisk()
+        self.has_failed = False
+        """Whether the disk was ever full or failed."""
         self._settings = settings
         self._path = FOLDER / f"{settings.name}.cuts"
         self._boots = 0
@@ -62,6 +69,7 @@ class NodeFiles:
     def forget(self) -> None:
         """Removes all files except that of the claims."""
         self.mend()
+        self.store_disk = StoreDisk()
         for path in self.disk.paths():
             if path.suffix != ".claims":
                 self.disk.remove(path)
@@ -70,11 +78,25 @@ class NodeFiles:
     def lose_power(self) -> None:
         """The machine starts again with what was on the disk."""
         self.disk.crash()
+        if self._settings.has_store:
+            self.store_disk.lose_power(self.random.getrandbits(64))
         self._boots += 1
 
     def mend(self) -> None:
         """The disk has room again, and no write fails."""
         self.disk.free_bytes = self.disk.error = None
+        self.store_disk.set_space(None)
+
+    def fill(self, free_bytes: int) -> None:
+        """The disk has only this much room left."""
+        self.disk.free_bytes = free_bytes
+        self.store_disk.set_space(0)
+        self.has_failed = True
+
+    def fail(self) -> None:
+        """All writes fail with EIO."""
+        self.disk.error = errno.EIO
+        self.has_failed = True
 
 
 class SimulatedStorage(Storage):
@@ -158,6 +180,14 @@ class SimulatedStorage(Storage):
 
     def end_session(self, session: int) -> None:
         self._state_files.end_session(session)
+        self._recorded()
+
+    def save_will(self, will: SavedWill) -> None:
+        self._state_files.save_will(will)
+        self._recorded()
+
+    def end_will(self, session: int) -> None:
+        self._state_files.end_will(session)
         self._recorded()
 
     def clear_lost_delegations(self) -> None:

@@ -3,7 +3,8 @@
 //! 1. [`Core::open_store`] reads what an earlier run has stored, and restores the retained messages. Engines may
 //!    give the store messages from then on.
 //! 2. Python makes the sessions of the earlier run again. [`Core::restore_queue`] gives each its messages.
-//! 3. [`Core::run_store`] drops what is stored for other sessions, and starts the thread.
+//! 3. [`Core::run_store`] drops what is stored for other sessions, and starts the thread. In virtual time there is
+//!    no thread: [`Core::turn_store`] runs a turn.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,12 +17,13 @@ use super::{Core, Driver};
 use crate::endpoint::store_thread::StoreThread;
 use crate::engine::retained::journal::retain_in;
 use crate::engine::sessions::stored_before::{StoredIds, stored_ids};
-use crate::store::disk::Folder;
-use crate::store::index::LsmIndex;
+use crate::store::disk::{Disk, Folder};
+use crate::store::index::{Index, LsmIndex};
 use crate::store::mailbox::{Health, Mailbox};
+use crate::store::queues::QueueState;
 use crate::store::record::Batch;
 use crate::store::segment::Damage;
-use crate::store::{Settings, Store};
+use crate::store::{Messages, Settings, Store};
 
 /// A node's store.
 pub struct NodeStore {
@@ -33,12 +35,50 @@ pub struct NodeStore {
 enum Stage {
     Opened(Box<Opened>),
     Running(StoreThread),
+    /// Without a thread, in virtual time.
+    Stepped(Box<dyn AnyStore>),
     Ended,
+}
+
+/// A store, whatever it is on.
+trait AnyStore: Send {
+    fn sessions(&self) -> Vec<u64>;
+    fn state(&self, session: u64) -> Option<QueueState>;
+    fn read(&mut self, session: u64, from: u64) -> io::Result<Messages>;
+    fn apply(&mut self, records: &[u8]);
+    fn turn(&mut self, mailbox: &Mailbox) -> bool;
+    fn start(self: Box<Self>, mailbox: Arc<Mailbox>) -> io::Result<StoreThread>;
+}
+
+impl<D: Disk + Send + 'static, I: Index + Send + 'static> AnyStore for Store<D, I> {
+    fn sessions(&self) -> Vec<u64> {
+        self.states().map(|state| state.session).collect()
+    }
+
+    fn state(&self, session: u64) -> Option<QueueState> {
+        self.state(session)
+    }
+
+    fn read(&mut self, session: u64, from: u64) -> io::Result<Messages> {
+        self.read(session, from, usize::MAX)
+    }
+
+    fn apply(&mut self, records: &[u8]) {
+        self.apply(records);
+    }
+
+    fn turn(&mut self, mailbox: &Mailbox) -> bool {
+        mailbox.turn(self)
+    }
+
+    fn start(self: Box<Self>, mailbox: Arc<Mailbox>) -> io::Result<StoreThread> {
+        StoreThread::start(mailbox, *self)
+    }
 }
 
 /// A store while the sessions of the earlier run are made again.
 struct Opened {
-    store: Store<Folder, LsmIndex>,
+    store: Box<dyn AnyStore>,
     /// The sessions that have got their messages.
     restored: BTreeSet<u64>,
     stored_ids: StoredIds,
@@ -48,24 +88,34 @@ impl Core {
     /// Opens the store in a folder, or makes it. Returns the damage that was found.
     ///
     /// # Errors
-    /// The disk fails, the index is damaged, another process uses the store, or this core has no threads or
-    /// has a store already.
+    /// The disk fails, the index is damaged, another process uses the store, or this core has a store already.
     pub fn open_store(&self, folder: &Path, syncs: bool) -> io::Result<Vec<Damage>> {
-        let Driver::Threads(endpoint) = &self.driver else {
-            return Err(io::ErrorKind::Unsupported.into());
-        };
         let disk = Folder::open(&folder.join("log"))?;
         let index = LsmIndex::open(&folder.join("index"))?;
-        let (mut store, recovered) = Store::open(disk, index, Settings { syncs, ..Settings::default() })?;
+        self.open_store_on(disk, index, Settings { syncs, ..Settings::default() })
+    }
+
+    /// The same, on any disk.
+    ///
+    /// # Errors
+    /// As [`Self::open_store`].
+    pub fn open_store_on<D, I>(&self, disk: D, index: I, settings: Settings) -> io::Result<Vec<Damage>>
+    where
+        D: Disk + Send + 'static,
+        I: Index + Send + 'static,
+    {
+        let (mut store, recovered) = Store::open(disk, index, settings)?;
         let mailbox = Arc::new(Mailbox::new(self.workers()));
-        for worker in 0..self.workers() {
-            mailbox.set_waker(worker, Box::new(endpoint.waker_of(worker.into())));
+        if let Driver::Threads(endpoint) = &self.driver {
+            for worker in 0..self.workers() {
+                mailbox.set_waker(worker, Box::new(endpoint.waker_of(worker.into())));
+            }
         }
         let (unread, refused) = retain_in(&mailbox, &mut store, &self.shared.retained, self.now())?;
         self.on(0, |engine, _| engine.count_retained_full(refused));
         let stored_ids = stored_ids(&store)?;
-        let stage =
-            Mutex::new(Stage::Opened(Box::new(Opened { store, restored: BTreeSet::new(), stored_ids })));
+        let opened = Opened { store: Box::new(store), restored: BTreeSet::new(), stored_ids };
+        let stage = Mutex::new(Stage::Opened(Box::new(opened)));
         let is_first = self.store.set(NodeStore { mailbox: Arc::clone(&mailbox), stage }).is_ok();
         if !is_first {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -100,7 +150,7 @@ impl Core {
         if self.on(key.worker(), |engine, now| engine.restore(now, state))
             && let Some(from) = self.on(key.worker(), |engine, _| engine.begin_to_load(key))
         {
-            let messages = store.read(session, from, usize::MAX)?;
+            let messages = store.read(session, from)?;
             node_store.mailbox.note_damage(&messages.damage);
             self.on(key.worker(), |engine, now| engine.load(now, key, from, messages));
         }
@@ -119,13 +169,33 @@ impl Core {
         if let Stage::Opened(opened) = std::mem::replace(&mut *stage, Stage::Ended) {
             let Opened { mut store, restored, .. } = *opened;
             let mut batch = Batch::default();
-            let others =
-                store.states().map(|state| state.session).filter(|session| !restored.contains(session));
+            let others = store.sessions().into_iter().filter(|session| !restored.contains(session));
             others.for_each(|session| batch.add_ended(session));
             store.apply(batch.bytes());
-            *stage = Stage::Running(StoreThread::start(Arc::clone(mailbox), store)?);
+            *stage = match self.driver {
+                Driver::Threads(_) => Stage::Running(store.start(Arc::clone(mailbox))?),
+                _ => Stage::Stepped(store),
+            };
         }
         Ok(())
+    }
+
+    /// In virtual time: stores what was submitted until now, and reads what was requested. Returns whether more is
+    /// to be done.
+    pub fn turn_store(&self) -> bool {
+        let Some(NodeStore { mailbox, stage }) = self.store.get() else {
+            return false;
+        };
+        if let Stage::Stepped(store) = &mut *stage.lock() {
+            store.turn(mailbox);
+        }
+        self.each(|engine, now| engine.end_turn(now));
+        !mailbox.is_idle_now()
+    }
+
+    /// Whether something waits for the store.
+    pub fn awaits_store(&self) -> bool {
+        self.store.get().is_some_and(|node_store| !node_store.mailbox.is_idle_now())
     }
 
     /// Stores what was submitted, and ends the store's thread.

@@ -1,12 +1,19 @@
 //! `Engine`: a core in virtual time.
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::config::Config;
 use super::core::Core;
+use super::stores::StoreDisk;
 use super::{Address, address_in, address_out};
 use crate::core::{self, Datagrams};
+use crate::store::Settings;
+
+/// So small that a simulated node has many segments and checkpoints.
+const SETTINGS: Settings =
+    Settings { segment_bytes: 16 << 10, checkpoint_bytes: 20 << 10, step_bytes: 4 << 10, syncs: true };
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]
 pub struct Engine;
@@ -32,6 +39,7 @@ impl Engine {
     fn poll_transmit<'py>(self_: PyRef<'py, Self>, py: Python<'py>) -> Vec<(Address, Bound<'py, PyBytes>)> {
         let mut datagrams = Datagrams::default();
         self_.as_super().core.at(None, |engine, now| {
+            engine.end_turn(now);
             engine.poll_transmit(now, &mut datagrams);
             engine.note_departure(|| now);
         });
@@ -41,6 +49,25 @@ impl Engine {
 
     fn poll_timeout(self_: PyRef<'_, Self>) -> Option<u64> {
         self_.as_super().core.at(None, |engine, _| engine.poll_timeout()).flatten()
+    }
+
+    fn open_store(self_: PyRef<'_, Self>, disk: &StoreDisk) -> PyResult<Vec<String>> {
+        let (disk, index) = (disk.disk.clone(), disk.index.clone());
+        let damage =
+            self_.as_super().core.open_store_on(disk, index, SETTINGS).map_err(PyOSError::new_err)?;
+        Ok(damage.iter().map(ToString::to_string).collect())
+    }
+
+    fn run_store(self_: PyRef<'_, Self>) -> PyResult<()> {
+        self_.as_super().core.run_store().map_err(PyOSError::new_err)
+    }
+
+    fn turn_store(self_: PyRef<'_, Self>) -> bool {
+        self_.as_super().core.turn_store()
+    }
+
+    fn awaits_store(self_: PyRef<'_, Self>) -> bool {
+        self_.as_super().core.awaits_store()
     }
 
     fn owns(self_: PyRef<'_, Self>, now: u64, topic: &str) -> bool {

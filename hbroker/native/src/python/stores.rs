@@ -1,11 +1,15 @@
-//! The stores of nodes that do not run, for the command `hbroker store`.
+//! The stores of nodes that do not run, for the command `hbroker store`; and the disks of simulated nodes.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 
 use crate::store::disk::Folder;
+use crate::store::fault_disk::FaultDisk;
 use crate::store::index::LsmIndex;
+use crate::store::memory_index::MemoryIndex;
 use crate::store::verify::{LogReport, SegmentReport, verify};
 use crate::store::{Settings, Store};
 
@@ -38,4 +42,30 @@ pub fn stored_messages(py: Python<'_>, folder: PathBuf) -> PyResult<(Vec<Queue>,
         std::io::Result::Ok((store.states().collect::<Vec<_>>(), store.retained()))
     })?;
     Ok((states.into_iter().map(|state| (state.session, state.live, state.bytes)).collect(), retained))
+}
+
+/// The disk of a simulated node, for the stores of all its runs.
+#[pyclass(module = "hbroker._native", frozen)]
+#[derive(Default)]
+pub struct StoreDisk {
+    pub disk: FaultDisk,
+    pub index: MemoryIndex,
+}
+
+#[pymethods]
+impl StoreDisk {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of what was not synced, the seed says what is on the disk.
+    fn lose_power(&self, seed: u64) {
+        self.disk.lose_power(&mut SmallRng::seed_from_u64(seed));
+    }
+
+    /// From now on all files together may have this many bytes; `None`: as many as they like.
+    fn set_space(&self, space: Option<usize>) {
+        self.disk.set_space(space);
+    }
 }

@@ -83,6 +83,7 @@ impl FaultDisk {
     }
 
     /// Flips a bit that was synced. Returns the file and the offset; `None`: nothing was written.
+    #[cfg(test)]
     pub fn flip(&self, rng: &mut SmallRng) -> Option<(String, u64)> {
         let state = &mut *self.state.lock();
         let State { inodes, synced_names, .. } = state;
@@ -108,11 +109,13 @@ impl FaultDisk {
     }
 
     /// From now on all reads fail with this number of the system, or work.
+    #[cfg(test)]
     pub fn set_read_error(&self, number: Option<i32>) {
         self.state.lock().read_error = number;
     }
 
     /// The number of syncs, and of written bytes.
+    #[cfg(test)]
     pub fn work(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.syncs, state.written)

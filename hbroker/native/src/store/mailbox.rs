@@ -133,6 +133,11 @@ impl Mailbox {
         self.stored.load(Ordering::Acquire)
     }
 
+    /// Whether everything that was submitted is stored, and everything that was requested was read.
+    pub fn is_idle_now(&self) -> bool {
+        self.is_idle(&self.state.lock())
+    }
+
     /// Sets what is called when there is something new for a worker.
     pub fn set_waker(&self, worker: u8, waker: Box<dyn Fn() + Send>) {
         if let Some(known) = self.state.lock().wakers.get_mut(usize::from(worker)) {

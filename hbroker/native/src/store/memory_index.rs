@@ -1,4 +1,4 @@
-//! An index in memory, for tests.
+//! An index in memory, for tests and the simulator.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +23,7 @@ struct Content {
     retained: BTreeMap<u64, u64>,
 }
 
+#[cfg(test)]
 impl MemoryIndex {
     /// The number of rows and of blocks.
     pub fn size(&self) -> (usize, usize) {

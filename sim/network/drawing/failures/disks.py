@@ -28,7 +28,7 @@ from ...paths import Faults
 from ...plan import SECOND, NodePlan
 from ..nodes.successions import FAULTS, meanwhile
 
-__all__ = ["draw_disks"]
+__all__ = ["draw_disks", "draw_stores"]
 
 PROMISING = (Join, Move, Subscribe)
 """After these actions a node makes a promise that relies on its files."""
@@ -79,6 +79,12 @@ def _faults(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Ite
             yield LosePower(at, node.name)
             if not node.subtree or node.policy is LeasePolicy.SERVE or random.random() < 0.8:
                 yield Restart(until, node.name)
+
+
+def draw_stores(random: Random, nodes: list[NodePlan]) -> list[NodePlan]:
+    """Returns the nodes, and which of them keep messages on disk: usually all, at times some or none."""
+    share = random.choice((0.0, 0.5, 1.0, 1.0, 1.0))
+    return [replace(node, has_store=random.random() < share) for node in nodes]
 
 
 def _deaths_on_full_disks(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Iterator[Action]:

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::transport::delivery_records::{Ticket, Tickets};
 use crate::link_id::SessionKey;
@@ -134,7 +135,11 @@ impl Storing {
 
     /// Returns the tickets of what is stored now.
     pub fn return_tickets(&mut self, returned: &mut Tickets) {
-        let stored = if self.submitted.is_empty() { 0 } else { self.mailbox.stored() };
+        let stored = match self.submitted.is_empty() {
+            true => 0,
+            false if Defect::AcknowledgesUnstored.is_present() => u64::MAX,
+            false => self.mailbox.stored(),
+        };
         while self.submitted.front().is_some_and(|(number, _)| *number <= stored)
             && let Some((_, mut tickets)) = self.submitted.pop_front()
         {
