@@ -70,6 +70,7 @@ def networks(draw: st.DrawFn) -> Topology:
     ports = draw(st.lists(st.integers(1, 65_535), min_size=len(names), max_size=len(names), unique=True))
     key = draw(st.one_of(st.just(""), KEYS)).encode()
     limits = draw(LIMITS)
+    durability = draw(st.one_of(st.none(), st.sampled_from(Durability)))
     nodes = [
         NodeSettings(
             name=name,
@@ -78,7 +79,7 @@ def networks(draw: st.DrawFn) -> Topology:
             advertise=draw(st.one_of(st.none(), st.tuples(HOST, st.just(0)))),
             workers=draw(st.integers(1, 64)),
             policy=draw(st.sampled_from(LeasePolicy)),
-            durability=draw(st.sampled_from(Durability)),
+            durability=durability,
             join_key=key,
             limits=limits,
             also=others,

@@ -2,7 +2,8 @@
 
 Subtrees are prefixes by whole levels. So of two different subtrees, either one contains the other, or they
 share no topic. Nested subtrees are allowed (docs/protocol.md §5.1). The rules are: exactly one root, no
-subtree, node name or address twice, and no listener that other hosts reach without authentication.
+subtree, node name or address twice, no node with a store below one without, and no listener that other hosts
+reach without authentication.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable, Hashable, Sequence
 from ipaddress import IPv6Address, ip_address
 
 from hbroker.addresses import ANY_ADDRESS, Address, format_address
-from hbroker.config import AccessSettings, ListenerSettings
+from hbroker.config import AccessSettings, Durability, ListenerSettings
+from hbroker.subtree import is_within
 from hbroker.topology.document import Report
 from hbroker.topology.gateways import ParsedGateway
 from hbroker.topology.sections import ParsedNode
@@ -26,6 +28,7 @@ def check(parsed_nodes: Sequence[ParsedNode], report: Report) -> None:
     _unique(parsed_nodes, lambda parsed: _fixed(parsed.listen), _same_address, report)
     _unique(parsed_nodes, lambda parsed: _fixed(parsed.advertise), _same_advertised, report)
     _any_address_clash(parsed_nodes, report)
+    _stored_below_unstored(parsed_nodes, report)
     if parsed_nodes and all(parsed.subtree for parsed in parsed_nodes):
         report.error(
             parsed_nodes[0].line, "no node is the root", 'give one node `subtree: ""`, the whole hierarchy'
@@ -123,6 +126,19 @@ def _unique_subtrees(parsed_nodes: Sequence[ParsedNode], report: Report) -> None
             if subtree in first:
                 report.error(parsed.line, *_same_subtree(first[subtree], parsed, subtree))
             first.setdefault(subtree, parsed)
+
+
+def _stored_below_unstored(parsed_nodes: Sequence[ParsedNode], report: Report) -> None:
+    """A node that stops hands what waits to its parent. If that one has no store, it is lost when the parent
+    stops, too."""
+    by_subtree = {parsed.subtree: parsed for parsed in parsed_nodes if parsed.subtree is not None}
+    for subtree, parsed in by_subtree.items():
+        above = [other for other in by_subtree if other != subtree and is_within(subtree, other)]
+        parent = by_subtree[max(above, key=len)] if above else None
+        has_store = parsed.durability is not Durability.NONE
+        if has_store and parent is not None and parent.durability is Durability.NONE:
+            message = f"{_label(parsed)} keeps messages on disk, and its parent {_label(parent)} does not"
+            report.error(parsed.line, message, "write `durability: none` here, too, or remove it there")
 
 
 def _same_name(first: ParsedNode, second: ParsedNode) -> tuple[str, str]:
