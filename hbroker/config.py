@@ -21,14 +21,15 @@ class LeasePolicy(Enum):
 
 
 class Durability(Enum):
-    """What a PUBACK says of a session that is not connected (docs/guarantees.md, What PUBACK means)."""
+    """What a node keeps of retained messages, of wills, and of messages that wait for sessions
+    (docs/guarantees.md, Durability)."""
 
     FSYNC = "fsync"
-    """The message survives a loss of power."""
+    """They survive a loss of power."""
     OS = "os"
-    """The message survives the end of the process."""
+    """They survive the end of the process."""
     NONE = "none"
-    """The message is in the memory of its owner."""
+    """They are in memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ examples:
   hbroker node --name root --subtree '' --listen 0.0.0.0:7700 --advertise 192.0.2.1 \\
     --memory /var/lib/hbroker/root.cuts
   hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 \\
-    --root 192.0.2.1:7700 --join-key-file home.key
+    --root 192.0.2.1:7700 --join-key-file home.key --memory /var/lib/hbroker/kitchen.cuts
 
 exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or topology
 """
@@ -77,7 +77,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     "--memory",
     type=PATH,
     metavar="FILE",
-    help="remember there, for the next start, what it delegated, and who had subscribed",
+    help="keep its state on disk, for the next start: in this file, in files beside it, and in FILE.store",
 )
 @state_dir_flag
 @telemetry_flag

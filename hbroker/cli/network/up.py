@@ -99,10 +99,20 @@ def up(
         gateway = _gateway_body(log_format, log_level) if network.gateways else None
         with StartBar(len(network.nodes) + len(network.gateways), is_silent=as_json) as bar:
             tell = tell_json if as_json else Console(network, directory.path, bar).tell
-            Launcher(network, file, directory, body, unbreakable(tell), gateway).run()
+            keeping = () if any_port else _keeping(wanted)
+            Launcher(network, file, directory, body, unbreakable(tell), gateway, keeping).run()
     finally:
         os.close(lock)
     return DONE
+
+
+def _keeping(wanted: Topology) -> tuple[str, ...]:
+    """The nodes that hand nothing back when the network stops: they have a store, and will be at the same
+    addresses. (At another one a node has to wait for the end of its former lease.)"""
+    from hbroker.config import Durability
+
+    stored = (node for node in wanted.nodes if node.durability is not Durability.NONE)
+    return tuple(node.name for node in stored if node.listen[1])
 
 
 def _default_file() -> str:

@@ -10,8 +10,8 @@
    `RAN_WELL` seconds. It has jitter, so that processes that died together do not come back together.
 4. A node that left because of an order stays down (docs/protocol.md §5.7).
 5. The network stops from the leaves to the root, so that each node can hand its subtree back to a running
-   parent. A node gets SIGTERM once its children have ended. After a grace period all remaining processes get
-   SIGKILL.
+   parent. A node gets SIGTERM once its children have ended. A node that keeps what it has until the next
+   start gets SIGUSR1 instead. After a grace period all remaining processes get SIGKILL.
 
 The verbs are those of the protocol: `handle_…` in, `poll_…` out. `now` is an argument, in seconds.
 """
@@ -34,7 +34,7 @@ JITTER: Final = 0.25
 RAN_WELL: Final = 10.0
 """Seconds of service after which the next failure counts as the first."""
 GRACE: Final = 2.0
-"""Seconds between SIGTERM and SIGKILL."""
+"""Seconds between SIGTERM or SIGUSR1 and SIGKILL."""
 GATEWAY_TIMEOUT: Final = 3.0
 """Seconds that a gateway waits for the other nodes, after the node above it serves."""
 
@@ -53,7 +53,7 @@ class State(Enum):
     AWAITING_CHILDREN = "leaving"
     """The process is to end, once its children have ended."""
     AWAITING_EXIT = "stopping"
-    """The process got SIGTERM."""
+    """The process got SIGTERM or SIGUSR1."""
     LEFT = "left"
     """The node left its network because of an order, and ends by itself."""
     ENDED = "down"
@@ -151,7 +151,8 @@ class Supervisor:
     """Decides for the processes of a network, until it is stopped.
 
     `parents`: the node above each process; None: it waits for no other. `gateways`: the names that are
-    gateways.
+    gateways. `keeping`: the nodes that hand nothing back when the network stops, and have it at the next
+    start.
     """
 
     def __init__(
@@ -160,7 +161,9 @@ class Supervisor:
         now: float,
         random: Random,
         gateways: Collection[str] = (),
+        keeping: Collection[str] = (),
     ) -> None:
+        self._keeping = keeping
         self._processes = {
             name: _Process(
                 Backoff(random),
@@ -282,4 +285,5 @@ class Supervisor:
         for name in self.names_in(State.AWAITING_CHILDREN):
             if name not in parents:
                 self._move(self._processes[name], Event.CHILDREN_ENDED)
-                self._actions.append(Signal(name, signal.SIGTERM))
+                number = signal.SIGUSR1 if name in self._keeping else signal.SIGTERM
+                self._actions.append(Signal(name, number))

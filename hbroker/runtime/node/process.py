@@ -2,6 +2,8 @@
 
 - SIGTERM or SIGINT: the node hands its subtrees back to their parents, and then ends. A second one ends it at
   once.
+- SIGUSR1: a node with a store ends at once. Its next run, at the same address, has everything. A node without
+  one does as on SIGTERM.
 - SIGHUP, which a terminal sends when it closes: the node reads its settings again, and logs which changes
   take effect at the next start. It goes on.
 
@@ -18,6 +20,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -121,7 +124,10 @@ class _Process:
         incarnation = secrets.randbits(64)
         self._log = EventLog("node")
         files = None if state_path is None else NodeStateFiles(state_path, settings.subtrees)
-        self._state_writer = None if files is None else StateWriter(files, self._log, on_disk_fault)
+        self._disk_faults = {"files": "", "store": ""}
+        self._on_disk_fault = on_disk_fault
+        report = partial(self._report_disk_fault, "files")
+        self._state_writer = None if files is None else StateWriter(files, self._log, report)
         restored = None if self._state_writer is None else self._state_writer.load()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._configured, self._reload = settings, reload
@@ -151,6 +157,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGUSR1, self._stop_in_place)
         loop.add_signal_handler(signal.SIGHUP, self._reload_settings)
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
@@ -199,6 +206,13 @@ class _Process:
         self._node.leave(clock())
         self._driver.wake()
 
+    def _stop_in_place(self) -> None:
+        if not self._settings.has_store:
+            self._stop()
+            return
+        self._is_stopping = True
+        self._ended.set()
+
     def _reload_settings(self) -> None:
         """Handles SIGHUP. No setting changes while the node runs, because other nodes were sent the settings,
         too."""
@@ -235,6 +249,7 @@ class _Process:
         if fault == self._store_fault:
             return
         self._store_fault = fault
+        self._report_disk_fault("store", "" if fault is None else f"the store: {fault[1]}")
         if fault is None:
             self._log.info("store_recovered")
             return
@@ -245,6 +260,11 @@ class _Process:
         if is_final:
             self._has_failed = True
             self._ended.set()
+
+    def _report_disk_fault(self, what: str, fault: str) -> None:
+        """Passes on what fails. Called in two threads, in each for another `what`."""
+        self._disk_faults[what] = fault
+        self._on_disk_fault("; ".join(filter(None, self._disk_faults.values())))
 
     async def _watch_store(self) -> None:
         while True:

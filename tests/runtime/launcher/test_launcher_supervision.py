@@ -162,6 +162,23 @@ def test_a_parent_is_asked_to_end_once_its_children_have_ended() -> None:
     assert waves == [["kitchen", "securitycams"], ["outside"], ["root"]]
 
 
+def test_a_node_that_keeps_what_it_has_is_not_asked_to_hand_it_back() -> None:
+    supervisor = Supervisor(HOUSE, 0.0, Random(7), keeping={"root", "kitchen"})
+    for _ in range(3):
+        supervisor.handle_timeout(0.0)
+        for action in actions(supervisor):
+            supervisor.handle_ready(0.0, action.name)
+    supervisor.stop(1.0)
+    told = []
+    for name in ("securitycams", "kitchen", "outside"):
+        told += actions(supervisor)
+        supervisor.handle_exit(1.0, name)
+    told += actions(supervisor)
+    asked = {action.name: action.signal for action in told if isinstance(action, Signal)}
+    kept, handed_back = signal.SIGUSR1, signal.SIGTERM
+    assert asked == {"kitchen": kept, "securitycams": handed_back, "outside": handed_back, "root": kept}
+
+
 def test_a_second_stop_kills_at_once() -> None:
     supervisor = serving()
     supervisor.stop(50.0)

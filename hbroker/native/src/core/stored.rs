@@ -198,9 +198,10 @@ impl Core {
         self.store.get().is_some_and(|node_store| !node_store.mailbox.is_idle_now())
     }
 
-    /// Stores what was submitted, and ends the store's thread.
+    /// Stores what waits for persistent sessions, and ends the store's thread.
     pub fn close_store(&self) {
         if let Some(NodeStore { mailbox, stage }) = self.store.get() {
+            self.each(|engine, _| engine.store_queues());
             mailbox.close();
             if let Stage::Running(thread) = std::mem::replace(&mut *stage.lock(), Stage::Ended) {
                 thread.join();

@@ -174,6 +174,16 @@ impl Engine {
         self.out.sessions.get(key).is_some_and(|session| session.is_member && session.has_backlog())
     }
 
+    /// This run ends: everything that waits for persistent sessions, or is in flight to them, is given to the store.
+    pub fn store_queues(&mut self) {
+        let Outbound { sessions, pending, storing, .. } = &mut self.out;
+        if let Some(storing) = storing.as_deref_mut() {
+            let persistent = sessions.iter_mut().filter(|session| session.persistent);
+            persistent.for_each(|session| session.stall(pending, Some(storing)));
+            storing.submit();
+        }
+    }
+
     /// An earlier run has stored messages of `QoS` 2 with these ids for a session (see
     /// `sessions::stored_before`).
     pub fn note_stored_before(&mut self, now: Micros, key: SessionKey, ids: &[MessageId]) {

@@ -1,0 +1,70 @@
+"""A network with stores that is stopped in order: each node has what it had when it is back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hbroker import sync
+from tests.product.dying.test_store import FILE, TOPICS, OfflineSession, own_port
+from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
+from tests.waiting import until
+
+COUNT = 300
+LAMP = TOPICS["root"]
+
+
+def stored(state: Path, node: str) -> dict[str, int]:
+    """How many messages wait at a node that does not run, by client."""
+    (directory,) = state.glob(f"*/{node}.cuts.store")
+    command = [*hbroker("store"), "info", "--json", str(directory)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=True, cwd=PROJECT, env=environment()
+    )
+    return {session["client"]: session["messages"] for session in json.loads(done.stdout)["sessions"]}
+
+
+@contextmanager
+def silent_subscriber(root: str, name: str) -> Iterator[None]:
+    """A persistent session that is connected, and whose process does not run."""
+    place = ["-L", f"hbroker://{root}/{LAMP}", "-q", "2", "-c", "-i", name]
+    with subprocess.Popen(
+        [sys.executable, "-m", "hbroker.clients.hsub", *place],
+        stdout=subprocess.DEVNULL,
+        cwd=PROJECT,
+        env=environment(),
+    ) as process:
+        try:
+            with sync.connect(root) as client:
+                until(lambda: client.resolve(LAMP, trace=True).subscriptions > 1, "hsub subscribed", PATIENCE)
+            os.kill(process.pid, signal.SIGSTOP)
+            yield
+        finally:
+            process.kill()
+
+
+def test_a_network_that_is_stopped_keeps_what_waits_where_it_is(tmp_path: Path) -> None:
+    file, state = tmp_path / "stored.yaml", tmp_path / "state"
+    file.write_text(re.sub(r":770\d", lambda _: f":{own_port()}", FILE))
+    with network_up(file, state, flags=()) as (network, root):
+        sessions = [OfflineSession(root, f"offline_{node}", topic) for node, topic in TOPICS.items()]
+        with silent_subscriber(root, "silent"), sync.connect(root) as client:
+            for topic in TOPICS.values():
+                messages = [(topic, str(number)) for number in range(COUNT)]
+                # The owner has those for the connected session in memory only.
+                client.publish_many(messages, qos=2, ack_queued=True, timeout=PATIENCE)
+            network.close()
+    assert stored(state, "kitchen") == {"offline_kitchen": COUNT}
+    assert stored(state, "root") == {"offline_root": COUNT, "silent": COUNT}
+    with network_up(file, state, flags=()) as (_, root):
+        for session in sessions:
+            session.root = root
+            assert session.read(COUNT - 1)
+            assert session.received == list(range(COUNT))
