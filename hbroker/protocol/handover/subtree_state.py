@@ -317,13 +317,12 @@ class SubtreeState:
     def install_state(self, now: int, received: ReceivedState) -> None:
         """Takes the received state in, just before this node serves the subtree.
 
-        If another node has served it, that node's retained messages count, and not those that this node still
-        has because it has not got DONE.
+        If this node takes it back from a child, the child's retained messages count, and not those that this
+        node still has because it has not got DONE.
         """
         subtree = received.subtree
         self._receiving.remove(received)
-        around = self._jurisdiction.lookup_above(subtree)
-        if self._jurisdiction.delegation_of(subtree) is not None or isinstance(around, Delegation):
+        if self._jurisdiction.delegation_of(subtree) is not None:
             self.drop_retained(subtree)
         received.refused += self._core.take_retained(received.retained)
         received.retained = []
@@ -363,8 +362,10 @@ class SubtreeState:
 
     def drop_retained(self, subtree: str) -> None:
         """Another node has the subtree's retained messages. A source keeps them until DONE, as all that
-        waits for sessions."""
-        self._core.drop_retained(subtree, self.subtrees_granted_below(subtree))
+        waits for sessions. Those that are this node's again stay."""
+        if not isinstance(self._jurisdiction.lookup(subtree), Grant):
+            expected = self._jurisdiction.subtrees_expected_below(subtree)
+            self._core.drop_retained(subtree, [*self.subtrees_granted_below(subtree), *expected])
 
     def _as_cut(self, grant: Grant) -> Delegation:
         """A grant that this node keeps, as a cut below the subtree that it hands over: no other node will

@@ -263,6 +263,11 @@ class Jurisdiction:
         """The subtrees of `grants_below`."""
         return [grant.subtree for grant in self.grants_below(subtree)]
 
+    def subtrees_expected_below(self, subtree: str) -> list[str]:
+        """The smaller subtrees that other nodes granted to the earlier run of this node, and that it has not
+        got back yet."""
+        return [s for s in self._expected if s != subtree and is_within(s, subtree)]
+
     def grants_left_within(self, subtree: str) -> list[Grant]:
         """The grants below a subtree without another node's subtree between them: the node between has handed
         back."""
@@ -271,7 +276,7 @@ class Jurisdiction:
     def cuts_moving_with(self, subtree: str) -> list[Delegation]:
         """The cuts below a subtree that move with it. Not among them: cuts out of a smaller subtree that
         another node granted, or granted before a restart."""
-        expected = (s for s in self._expected if s != subtree and is_within(s, subtree))
+        expected = self.subtrees_expected_below(subtree)
         inner = [*self.subtrees_granted_below(subtree), *expected]
         return [
             d

@@ -144,7 +144,7 @@ class SessionWills:
             return
         ack = pb.WillAck(request=request.request)
         if not request.publish:
-            self._withdraw(session.id)
+            self._withdraw(now, session.id)
         else:
             self._register(now, link, session.id, request, ack)
         if not self._is_saving:
@@ -159,7 +159,7 @@ class SessionWills:
         if will is None:
             return
         was_due = will.state_machine.state is State.DUE
-        if was_due and not will.delay and self._is_of_another_run(self._link_of(session), will):
+        if self._is_of_former_run(self._link_of(session), will):
             self._publish(self._context.clock(), will)
             return
         will.state_machine.handle(Event.COME_BACK)
@@ -187,7 +187,7 @@ class SessionWills:
         if will is not None and reason == Reason.REASON_DISCONNECT_WITH_WILL:
             self._publish(now, will)
         else:
-            self._withdraw(session)
+            self._withdraw(now, session)
 
     def handle_timeout(self, now: int) -> None:
         """Publishes the wills that are due."""
@@ -294,11 +294,11 @@ class SessionWills:
         """Publishes the session's will first, if it is that of an earlier run that has broken off. False:
         this has to wait."""
         will = self._by_session.get(session)
-        if will is None or will.delay or will.state_machine.state is not State.DUE:
+        if will is None or not self._is_of_former_run(link, will):
             return True
-        if self._is_of_another_run(link, will):
-            self._publish(now, will)
-        return session not in self._by_session or not self._is_of_another_run(link, will)
+        self._publish(now, will)
+        # If its topic is another node's, nobody knows for how long it would wait.
+        return session not in self._by_session or not self._is_ours(will)
 
     def _add(self, session: int, message: pb.Publish, delay_s: int) -> _Will:
         will = _Will(session, message, delay_s * SECOND, StateMachine(TRANSITIONS, State.KEPT))
@@ -331,6 +331,11 @@ class SessionWills:
         """The session has no link here. Its client counts as gone if it is not here when the will is due."""
         will.is_presumed = True
         self._break_off(will, due)
+
+    def _is_of_former_run(self, link: int | None, will: _Will) -> bool:
+        """Whether a will is due, and was that of another run than the one at this link."""
+        is_due = will.state_machine.state is State.DUE and not will.delay
+        return is_due and self._is_of_another_run(link, will)
 
     def _is_of_another_run(self, link: int | None, will: _Will) -> bool:
         """Whether a link is one of another run than that of a will. False also if the link has ended."""
@@ -379,9 +384,12 @@ class SessionWills:
         if self._sessions.is_lost(will.message.topic) and len(self._ended) < self._most:
             self._ended[will.session] = will.message.topic
 
-    def _withdraw(self, session: int) -> None:
+    def _withdraw(self, now: int, session: int) -> None:
+        """The run at the session's link wants no will. That of a run before it is published."""
         will = self._by_session.get(session)
-        if will is not None:
+        if will is not None and self._is_of_former_run(self._link_of(session), will):
+            self._publish(now, will)
+        elif will is not None:
             self._note_end(will)
             self._forget(will, Event.DROP)
 

@@ -57,6 +57,12 @@ class FakeParts:
     def withdraw(self, session: int, key: Key) -> None:
         self.withdrawn.append(key)
 
+    def lookup(self, subtree: str) -> None:
+        """Nobody serves it."""
+
+    def subtrees_expected_below(self, subtree: str) -> list[str]:
+        return ["a/expected"]
+
 
 class FakeSubtreeState(SubtreeState):
     """The state of the subtree that is handed over. `target`: the core of the new owner."""
@@ -430,6 +436,7 @@ def test_smaller_subtrees_of_either_end_that_another_node_granted_stay_as_they_a
     for core in (handover.old, handover.new):
         core.publish("a/mine/x", b"mine", 0, True)
         core.publish("a/x", b"1", 0, True)
+    handover.new.publish("a/expected/x", b"of an earlier lease", 0, True)
     handover.begin()
     (sent,) = handover.handover_target.received.retained
     assert pb.Publish.FromString(sent).topic == "a/x"
@@ -438,7 +445,7 @@ def test_smaller_subtrees_of_either_end_that_another_node_granted_stay_as_they_a
         pass
     assert not any(transfer.retained for transfer in handover.old.sent)
     handover.state.drop_retained("a")  # At the source and at the target it is the same.
-    assert set(handover.new.messages) == {"a/mine/x"}
+    assert set(handover.new.messages) == {"a/mine/x", "a/expected/x"}
 
 
 def test_records_over_the_bound_are_counted_and_known_records_still_change() -> None:

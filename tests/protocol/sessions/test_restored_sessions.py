@@ -207,3 +207,37 @@ def test_wills_are_set_aside_with_the_store() -> None:
     assert notes.wills == {}
     node.pass_time(IDLE_TIMEOUT / SECOND + 1)
     assert gone(node) == 0
+
+
+def test_a_will_of_another_run_waits_until_that_of_the_killed_one_is_published() -> None:
+    for ends in (pb.REASON_NORMAL_DISCONNECTION, None):
+        notes = Notes()
+        node, _ = with_will(notes)
+        node = next_run(notes, node, Durability.FSYNC)
+        node.core.is_full = True
+        link = node.link_up(S, run=99)
+        assert gone(node) == 0
+        if ends is None:
+            ack = node.will(link, "home/new", session_expiry_s=EXPIRY_S, publisher=99)
+            assert ack.reason == pb.REASON_HANDOVER
+        else:
+            node.tell(link, pb.Leave(reason=ends, keep_session=True))
+        node.core.is_full = False
+        node.pass_time(2)
+        assert gone(node) == 1
+        assert notes.wills == {}
+
+
+def test_a_client_that_is_not_back_before_a_second_kill_has_its_time_again() -> None:
+    notes = Notes()
+    node, _ = with_will(notes)
+    node = next_run(notes, node, Durability.FSYNC)
+    node.pass_time(10)
+    node = next_run(notes, node, Durability.FSYNC, after_s=10)
+    node.pass_time(1)
+    assert gone(node) == 0
+    link = node.link_up(S)
+    node.pass_time(100)
+    assert gone(node) == 0
+    node.link_down(link, S)
+    assert gone(node) == 1

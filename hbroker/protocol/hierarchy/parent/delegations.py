@@ -134,6 +134,7 @@ class Delegations:
             self._abandon(before)
             if before.has_served and before.delegation.incarnation == delegation.incarnation:
                 self._drop_exported(before)
+                self.subtree_state.drop_retained(delegation.subtree)
             child.exported, child.saved_position = before.exported, before.saved_position
             before.exported = 0
         self._enter(child)

@@ -19,10 +19,10 @@ use crate::Micros;
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::held_queues::Moving;
 use crate::engine::metrics::counters::Drop;
-use crate::engine::owner::distribution::{MessageId, Origin};
+use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::publish_of;
-use crate::engine::sessions::stored_before::StoredBefore;
+use crate::engine::sessions::stored_before::{StoredBefore, StoredCopy};
 use crate::engine::transport::outbound::Outbound;
 use crate::engine::{Engine, Side};
 use crate::link_id::SessionKey;
@@ -184,10 +184,9 @@ impl Engine {
         }
     }
 
-    /// An earlier run has stored messages of `QoS` 2 with these ids for a session (see
-    /// `sessions::stored_before`).
-    pub fn note_stored_before(&mut self, now: Micros, key: SessionKey, ids: &[MessageId]) {
-        self.out.stored_before.get_or_insert_with(|| Box::new(StoredBefore::new(now))).add(key, ids);
+    /// An earlier run has stored these messages of `QoS` 2 for a session.
+    pub fn note_stored_before(&mut self, now: Micros, key: SessionKey, copies: &[StoredCopy]) {
+        self.out.stored_before.get_or_insert_with(|| Box::new(StoredBefore::new(now))).add(key, copies);
     }
 
     /// The messages of a session's backlog from this number on are being read. `None`: it has no backlog.

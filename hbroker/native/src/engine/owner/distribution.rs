@@ -228,7 +228,7 @@ impl Distribution {
     /// Offers a message to a session at `QoS` 1 or 2.
     pub fn keep(&mut self, now: Micros, queued_message: QueuedMessage, target: Target, out: &mut Outbound) {
         let ticket = queued_message.ticket;
-        if !out.was_stored_before(target.session, &queued_message.field)
+        if !out.was_stored_before(target.session, target.shared, &queued_message.field)
             && out.offer(now, target.session, queued_message.addressed(target))
             && let Some(ticket) = ticket
         {

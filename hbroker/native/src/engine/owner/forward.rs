@@ -269,8 +269,12 @@ impl Forwarder {
     }
 
     fn serves(&self, now: Micros, queued_message: &QueuedMessage) -> bool {
-        let decide = |topic| self.routes.jurisdiction().decide(topic, now);
-        queued_message.topic().is_some_and(|topic| matches!(decide(topic), Decision::Own(_)))
+        queued_message.topic().is_some_and(|topic| self.serves_topic(now, topic))
+    }
+
+    /// Whether this node serves a topic.
+    pub fn serves_topic(&self, now: Micros, topic: &str) -> bool {
+        matches!(self.routes.jurisdiction().decide(topic, now), Decision::Own(_))
     }
 
     /// Whether a session has left the group through which another worker had chosen it for a message.
@@ -313,6 +317,7 @@ impl Forwarder {
                 ),
             };
         }
+        let shared = target.shared;
         queued_message = queued_message.addressed(target);
         if queued_message.group.is_some() && out.sessions.get(session).is_none() {
             return out.pending.orphans.push(queued_message);
@@ -321,7 +326,7 @@ impl Forwarder {
         if is_dead {
             out.count_expired(session);
             out.pending.tickets.extend(ticket);
-        } else if out.was_stored_before(session, &queued_message.field)
+        } else if !queued_message.was_stored && out.was_stored_before(session, shared, &queued_message.field)
             || !out.offer(now, session, queued_message)
         {
             out.pending.tickets.extend(ticket);

@@ -125,7 +125,8 @@ impl Outbound {
         };
         let bytes = queued_message.field.len();
         let takes_all = session.queue.is_empty() && session.has_credit_for(count, bytes);
-        let takes_all = takes_all && (session.is_ready() || storing.is_none()) && stored_before.is_none();
+        let takes_all = takes_all && (session.is_ready() || storing.is_none());
+        let takes_all = takes_all && (queued_message.qos < 2 || stored_before.is_none());
         let link = session.link.filter(|_| takes_all)?;
         let entry = links.get_mut(link).filter(|entry| entry.link.has_room_for_all(bytes))?;
         let mut queued_message = queued_message.clone().addressed(target.clone());

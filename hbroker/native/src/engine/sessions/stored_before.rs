@@ -4,14 +4,13 @@
 //! window of the earlier run is gone, and a session that was connected may not have such a message. But one for which
 //! it was stored has it, or has had it, and must not get it twice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
-
-use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::engine::owner::distribution::MessageId;
 use crate::engine::sessions::message::publish_of;
+use crate::engine::sessions::storing::shared_of;
 use crate::link_id::SessionKey;
 use crate::store::Store;
 use crate::store::disk::Disk;
@@ -22,31 +21,35 @@ const KNOWN_FOR: Micros = 300_000_000;
 /// How much of the end of the log is searched, in bytes.
 const SEARCHED: u64 = 32 << 20;
 
-/// The ids of messages by the id of the session for which they were stored.
-pub type StoredIds = HashMap<u64, Vec<MessageId>>;
+/// A message, and the shared subscription through which a session got it (0: none).
+pub type StoredCopy = (MessageId, u64);
+
+/// The messages by the id of the session for which they were stored.
+pub type StoredIds = HashMap<u64, Vec<StoredCopy>>;
 
 /// See the module.
 pub struct StoredBefore {
-    sessions: HashMap<MessageId, SmallVec<[SessionKey; 2]>>,
+    copies: HashSet<(StoredCopy, SessionKey)>,
     until: Micros,
 }
 
 impl StoredBefore {
     /// At the start of a node.
     pub fn new(now: Micros) -> Self {
-        Self { sessions: HashMap::default(), until: now + KNOWN_FOR }
+        Self { copies: HashSet::default(), until: now + KNOWN_FOR }
     }
 
     /// These messages are stored for a session.
-    pub fn add(&mut self, session: SessionKey, ids: &[MessageId]) {
-        ids.iter().for_each(|id| self.sessions.entry(*id).or_default().push(session));
+    pub fn add(&mut self, session: SessionKey, copies: &[StoredCopy]) {
+        self.copies.extend(copies.iter().map(|copy| (*copy, session)));
     }
 
-    /// Whether a message is one of those that are stored for a session. `field`: the message.
-    pub fn has(&self, session: SessionKey, field: &[u8]) -> bool {
-        publish_of(field)
-            .and_then(|publish| self.sessions.get(&(publish.publisher, publish.sequence)))
-            .is_some_and(|sessions| sessions.contains(&session))
+    /// Whether a message is one of those that are stored for a session. `field`: the message. `shared`: the shared
+    /// subscription.
+    pub fn has(&self, session: SessionKey, shared: u64, field: &[u8]) -> bool {
+        publish_of(field).is_some_and(|publish| {
+            self.copies.contains(&(((publish.publisher, publish.sequence), shared), session))
+        })
     }
 
     /// Whether no publisher sends any of them again.
@@ -64,7 +67,8 @@ pub fn stored_ids<D: Disk, I: Index>(store: &Store<D, I>) -> io::Result<StoredId
     store.each_recent(SEARCHED, |message| {
         if let Some(publish) = publish_of(message.field).filter(|publish| publish.qos == 2) {
             for target in message.targets() {
-                found.entry(target.session).or_default().push((publish.publisher, publish.sequence));
+                let copy = ((publish.publisher, publish.sequence), shared_of(target.options));
+                found.entry(target.session).or_default().push(copy);
             }
         }
     })?;

@@ -190,6 +190,14 @@ fn put_options(out: &mut Vec<u8>, queued_message: &QueuedMessage) {
     }
 }
 
+/// The shared subscription through which a session gets a message; 0: it gets it by itself.
+pub fn shared_of(options: &[u8]) -> u64 {
+    match options.split_first() {
+        Some((first, rest)) if first >> 4 == 2 => rest.first_chunk().map_or(0, |id| u64::from_le_bytes(*id)),
+        _ => 0,
+    }
+}
+
 /// A message of a session's stored queue. `None`: it is not valid.
 pub fn restored(stored: Stored) -> Option<QueuedMessage> {
     let Stored { number, expires, options, field } = stored;

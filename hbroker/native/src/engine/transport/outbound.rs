@@ -152,9 +152,11 @@ impl Outbound {
     }
 
     /// Whether an earlier run of this node has stored a message for a session. It is counted, and not offered.
-    pub fn was_stored_before(&mut self, session: SessionKey, field: &[u8]) -> bool {
-        let is_known =
-            self.stored_before.as_ref().is_some_and(|stored_before| stored_before.has(session, field));
+    pub fn was_stored_before(&mut self, session: SessionKey, shared: u64, field: &[u8]) -> bool {
+        let is_known = self
+            .stored_before
+            .as_ref()
+            .is_some_and(|stored_before| stored_before.has(session, shared, field));
         if is_known {
             self.counters.drop(Drop::DuplicateMessage);
         }
