@@ -99,14 +99,14 @@ def up(
         gateway = _gateway_body(log_format, log_level) if network.gateways else None
         with StartBar(len(network.nodes) + len(network.gateways), is_silent=as_json) as bar:
             tell = tell_json if as_json else Console(network, directory.path, bar).tell
-            keeping = () if any_port else _keeping(wanted)
-            Launcher(network, file, directory, body, unbreakable(tell), gateway, keeping).run()
+            in_place = () if any_port else _in_place(wanted)
+            Launcher(network, file, directory, body, unbreakable(tell), gateway, in_place).run()
     finally:
         os.close(lock)
     return DONE
 
 
-def _keeping(wanted: Topology) -> tuple[str, ...]:
+def _in_place(wanted: Topology) -> tuple[str, ...]:
     """The nodes that hand nothing back when the network stops: they have a store, and will be at the same
     addresses. (At another one a node has to wait for the end of its former lease.)"""
     from hbroker.config import Durability

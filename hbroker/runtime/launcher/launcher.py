@@ -126,7 +126,7 @@ LauncherEvent: TypeAlias = (
 
 class Launcher:
     """Runs one network. `on_event` is called with each `LauncherEvent`. `gateway`: runs a gateway; it may be
-    None if the topology has none. `keeping`: as for the `Supervisor`."""
+    None if the topology has none. `in_place`: as for the `Supervisor`."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Launcher:
         body: Body,
         on_event: Callable[[LauncherEvent], None],
         gateway: GatewayBody | None = None,
-        keeping: Collection[str] = (),
+        in_place: Collection[str] = (),
     ) -> None:
         self._topology = topology
         self._file = os.path.abspath(file)
@@ -155,7 +155,7 @@ class Launcher:
         parents = {name: parent.name if parent else None for name, parent in parent_of.items()}
         parents |= {settings.name: topology.root.name for settings in topology.gateways}
         gateways = {settings.name for settings in topology.gateways}
-        self._supervisor = Supervisor(parents, self._began, Random(), gateways, keeping)
+        self._supervisor = Supervisor(parents, self._began, Random(), gateways, in_place)
         self._remind_at: float | None = self._began + REMIND_AFTER
         self._stopping_since: float | None = None
         self._written: NetworkRun | None = None

@@ -151,7 +151,7 @@ class Supervisor:
     """Decides for the processes of a network, until it is stopped.
 
     `parents`: the node above each process; None: it waits for no other. `gateways`: the names that are
-    gateways. `keeping`: the nodes that hand nothing back when the network stops, and have it at the next
+    gateways. `in_place`: the nodes that hand nothing back when the network stops, and have it at the next
     start.
     """
 
@@ -161,9 +161,9 @@ class Supervisor:
         now: float,
         random: Random,
         gateways: Collection[str] = (),
-        keeping: Collection[str] = (),
+        in_place: Collection[str] = (),
     ) -> None:
-        self._keeping = keeping
+        self._in_place = in_place
         self._processes = {
             name: _Process(
                 Backoff(random),
@@ -285,5 +285,5 @@ class Supervisor:
         for name in self.names_in(State.AWAITING_CHILDREN):
             if name not in parents:
                 self._move(self._processes[name], Event.CHILDREN_ENDED)
-                number = signal.SIGUSR1 if name in self._keeping else signal.SIGTERM
+                number = signal.SIGUSR1 if name in self._in_place else signal.SIGTERM
                 self._actions.append(Signal(name, number))

@@ -163,7 +163,7 @@ def test_a_parent_is_asked_to_end_once_its_children_have_ended() -> None:
 
 
 def test_a_node_that_keeps_what_it_has_is_not_asked_to_hand_it_back() -> None:
-    supervisor = Supervisor(HOUSE, 0.0, Random(7), keeping={"root", "kitchen"})
+    supervisor = Supervisor(HOUSE, 0.0, Random(7), in_place={"root", "kitchen"})
     for _ in range(3):
         supervisor.handle_timeout(0.0)
         for action in actions(supervisor):
