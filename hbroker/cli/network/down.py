@@ -16,7 +16,7 @@ from hbroker.cli.flags import network_argument, state_dir_flag
 if TYPE_CHECKING:
     from hbroker.runtime.launcher.run_directory import RunDirectory
 
-PATIENCE = 5.0
+PATIENCE = 15.0
 """Seconds: more than a launcher needs to end a node that ignores SIGTERM."""
 
 _TEXT = """\

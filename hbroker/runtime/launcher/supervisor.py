@@ -11,7 +11,8 @@
 4. A node that left because of an order stays down (docs/protocol.md §5.7).
 5. The network stops from the leaves to the root, so that each node can hand its subtree back to a running
    parent. A node gets SIGTERM once its children have ended. A node that keeps what it has until the next
-   start gets SIGUSR1 instead. After a grace period all remaining processes get SIGKILL.
+   start gets SIGUSR1 instead, once all gateways and its other children have ended. After a grace period all
+   remaining processes get SIGKILL.
 
 The verbs are those of the protocol: `handle_…` in, `poll_…` out. `now` is an argument, in seconds.
 """
@@ -35,6 +36,8 @@ RAN_WELL: Final = 10.0
 """Seconds of service after which the next failure counts as the first."""
 GRACE: Final = 2.0
 """Seconds between SIGTERM or SIGUSR1 and SIGKILL."""
+STORED_GRACE: Final = 10.0
+"""The same for a network in which a node ends in place: it may have a lot to store."""
 GATEWAY_TIMEOUT: Final = 3.0
 """Seconds that a gateway waits for the other nodes, after the node above it serves."""
 
@@ -221,7 +224,7 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping = True
-        self._kill_at = now + GRACE
+        self._kill_at = now + (STORED_GRACE if self._in_place else GRACE)
         for process in self._processes.values():
             self._move(process, Event.STOP)
         self._stop_leaves()
@@ -281,9 +284,14 @@ class Supervisor:
         process.state = TRANSITIONS[process.state, event]
 
     def _stop_leaves(self) -> None:
-        parents = {process.parent for process in self._processes.values() if process.state is not State.ENDED}
+        alive = {name: p for name, p in self._processes.items() if p.state is not State.ENDED}
+        parents = {process.parent for process in alive.values()}
+        # A node that ends in place gets nothing from others that do. But a gateway that ends publishes wills.
+        awaited = {process.parent for name, process in alive.items() if name not in self._in_place}
+        has_gateways = any(process.gateway for process in alive.values())
         for name in self.names_in(State.AWAITING_CHILDREN):
-            if name not in parents:
+            ends_in_place = name in self._in_place
+            if not ((has_gateways or name in awaited) if ends_in_place else name in parents):
                 self._move(self._processes[name], Event.CHILDREN_ENDED)
                 number = signal.SIGUSR1 if name in self._in_place else signal.SIGTERM
                 self._actions.append(Signal(name, number))

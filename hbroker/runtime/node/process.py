@@ -53,6 +53,8 @@ __all__ = ["core_config", "run_node"]
 
 DRAIN_S: Final = 1.0
 """Seconds that the last packets may take to leave, when the process ends."""
+SHORT_DRAIN_S: Final = 0.1
+"""The same for a process that ends in place."""
 
 STORE_CHECK_S: Final = 1.0
 """Seconds between two looks at how the store's disk does."""
@@ -149,6 +151,7 @@ class _Process:
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
         self._is_stopping = False
+        self._drain_s = DRAIN_S
         self._has_failed = False
         self._store_fault: tuple[bool, str] | None = None
         self._ended = asyncio.Event()
@@ -178,8 +181,9 @@ class _Process:
                 store_watch.cancel()
             self._driver.stop()
             if not self._has_failed:
-                await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
+                await asyncio.to_thread(self._endpoint.drain, self._drain_s)
             self._endpoint.shutdown()
+            self._check_store()
             self._recorder.stop()
             if self._state_writer is not None:
                 await asyncio.to_thread(self._state_writer.stop)
@@ -211,6 +215,7 @@ class _Process:
             self._stop()
             return
         self._is_stopping = True
+        self._drain_s = SHORT_DRAIN_S
         self._ended.set()
 
     def _reload_settings(self) -> None:

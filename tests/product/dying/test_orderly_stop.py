@@ -18,7 +18,6 @@ from tests.product.network import PATIENCE, PROJECT, environment, hbroker, netwo
 from tests.waiting import until
 
 COUNT = 300
-LAMP = TOPICS["root"]
 
 
 def stored(state: Path, node: str) -> dict[str, int]:
@@ -32,9 +31,9 @@ def stored(state: Path, node: str) -> dict[str, int]:
 
 
 @contextmanager
-def silent_subscriber(root: str, name: str) -> Iterator[None]:
+def silent_subscriber(root: str, name: str, topic: str) -> Iterator[None]:
     """A persistent session that is connected, and whose process does not run."""
-    place = ["-L", f"hbroker://{root}/{LAMP}", "-q", "2", "-c", "-i", name]
+    place = ["-L", f"hbroker://{root}/{topic}", "-q", "2", "-c", "-i", name]
     with subprocess.Popen(
         [sys.executable, "-m", "hbroker.clients.hsub", *place],
         stdout=subprocess.DEVNULL,
@@ -43,7 +42,7 @@ def silent_subscriber(root: str, name: str) -> Iterator[None]:
     ) as process:
         try:
             with sync.connect(root) as client:
-                until(lambda: client.resolve(LAMP, trace=True).subscriptions > 1, "hsub subscribed", PATIENCE)
+                until(lambda: client.resolve(topic, trace=True).subscriptions > 1, "it subscribed", PATIENCE)
             os.kill(process.pid, signal.SIGSTOP)
             yield
         finally:
@@ -55,14 +54,18 @@ def test_a_network_that_is_stopped_keeps_what_waits_where_it_is(tmp_path: Path) 
     file.write_text(re.sub(r":770\d", lambda _: f":{own_port()}", FILE))
     with network_up(file, state, flags=()) as (network, root):
         sessions = [OfflineSession(root, f"offline_{node}", topic) for node, topic in TOPICS.items()]
-        with silent_subscriber(root, "silent"), sync.connect(root) as client:
+        with (
+            silent_subscriber(root, "silent_root", TOPICS["root"]),
+            silent_subscriber(root, "silent_kitchen", TOPICS["kitchen"]),
+            sync.connect(root) as client,
+        ):
             for topic in TOPICS.values():
                 messages = [(topic, str(number)) for number in range(COUNT)]
                 # The owner has those for the connected session in memory only.
                 client.publish_many(messages, qos=2, ack_queued=True, timeout=PATIENCE)
             network.close()
-    assert stored(state, "kitchen") == {"offline_kitchen": COUNT}
-    assert stored(state, "root") == {"offline_root": COUNT, "silent": COUNT}
+    assert stored(state, "kitchen") == {"offline_kitchen": COUNT, "silent_kitchen": COUNT}
+    assert stored(state, "root") == {"offline_root": COUNT, "silent_root": COUNT}
     with network_up(file, state, flags=()) as (_, root):
         for session in sessions:
             session.root = root

@@ -15,6 +15,7 @@ from hbroker.runtime.launcher.supervisor import (
     JITTER,
     LONGEST_PAUSE,
     RAN_WELL,
+    STORED_GRACE,
     TRANSITIONS,
     Action,
     Backoff,
@@ -177,6 +178,20 @@ def test_a_node_that_keeps_what_it_has_is_not_asked_to_hand_it_back() -> None:
     asked = {action.name: action.signal for action in told if isinstance(action, Signal)}
     kept, handed_back = signal.SIGUSR1, signal.SIGTERM
     assert asked == {"kitchen": kept, "securitycams": handed_back, "outside": handed_back, "root": kept}
+
+
+def test_nodes_that_end_in_place_are_told_together_once_all_gateways_have_ended() -> None:
+    parents = {**HOUSE, "gateway": "root"}
+    supervisor = Supervisor(parents, 0.0, Random(7), {"gateway"}, in_place=set(HOUSE))
+    for _ in range(4):
+        supervisor.handle_timeout(0.0)
+        for action in actions(supervisor):
+            supervisor.handle_ready(0.0, action.name)
+    supervisor.stop(1.0)
+    assert actions(supervisor) == [Signal("gateway", signal.SIGTERM)]
+    supervisor.handle_exit(1.5, "gateway")
+    assert actions(supervisor) == [Signal(name, signal.SIGUSR1) for name in HOUSE]
+    assert supervisor.poll_timeout() == 1.0 + STORED_GRACE
 
 
 def test_a_second_stop_kills_at_once() -> None:

@@ -174,13 +174,15 @@ impl Engine {
         self.out.sessions.get(key).is_some_and(|session| session.is_member && session.has_backlog())
     }
 
-    /// This run ends: everything that waits for persistent sessions, or is in flight to them, is given to the store.
+    /// This run ends: gives the store what waits for persistent sessions, or is in flight to them, and no publisher
+    /// sends again.
     pub fn store_queues(&mut self) {
-        let Outbound { sessions, pending, storing, .. } = &mut self.out;
+        let Outbound { sessions, storing, .. } = &mut self.out;
         if let Some(storing) = storing.as_deref_mut() {
-            let persistent = sessions.iter_mut().filter(|session| session.persistent);
-            persistent.for_each(|session| session.stall(pending, Some(storing)));
-            storing.submit();
+            for session in sessions.iter_mut().filter(|session| session.persistent) {
+                session.store_acknowledged(storing);
+                storing.submit();
+            }
         }
     }
 

@@ -269,12 +269,8 @@ impl Forwarder {
     }
 
     fn serves(&self, now: Micros, queued_message: &QueuedMessage) -> bool {
-        queued_message.topic().is_some_and(|topic| self.serves_topic(now, topic))
-    }
-
-    /// Whether this node serves a topic.
-    pub fn serves_topic(&self, now: Micros, topic: &str) -> bool {
-        matches!(self.routes.jurisdiction().decide(topic, now), Decision::Own(_))
+        let decide = |topic| self.routes.jurisdiction().decide(topic, now);
+        queued_message.topic().is_some_and(|topic| matches!(decide(topic), Decision::Own(_)))
     }
 
     /// Whether a session has left the group through which another worker had chosen it for a message.

@@ -306,10 +306,6 @@ impl Forwarder {
             let Some(publish) = publish_of(&piece.field) else {
                 continue;
             };
-            // What moves, or was kept from an earlier lease, is for another owner to send.
-            if replay.name.2.is_empty() && !self.serves_topic(now, publish.topic) {
-                continue;
-            }
             let qos = replay.qos.min(publish.qos);
             if !out.has_room_for_retained(session, qos, piece.field.len()) {
                 replay.cursor =

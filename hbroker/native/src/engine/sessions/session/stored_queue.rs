@@ -3,6 +3,7 @@
 //! Each message that is stored has a number in the session's *stored queue*, in the order of the queue. When the
 //! session has none of them any more, its stored queue ends, and the next one begins with number 1.
 
+use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::session::Session;
 use crate::engine::sessions::storing::Storing;
 
@@ -66,11 +67,21 @@ impl Session {
         self.release_all(storing.tickets());
     }
 
+    /// This run ends: gives the store the messages that no publisher sends again, because it has its PUBACK.
+    pub fn store_acknowledged(&mut self, storing: &mut Storing) {
+        self.store_some(storing, |queued_message| queued_message.ticket.is_none());
+    }
+
     /// Gives the messages that are not stored to the store, oldest first. The session keeps their tickets.
     pub(super) fn store_others(&mut self, storing: &mut Storing) {
+        self.store_some(storing, |_| true);
+    }
+
+    fn store_some(&mut self, storing: &mut Storing, is_wanted: impl Fn(&QueuedMessage) -> bool) {
         let Self { id, in_flight, queue, busy, .. } = self;
         let busy = busy.get_or_insert_default();
-        for (queued_batch, open) in in_flight.iter_mut().filter(|(sent, _)| sent.queued_message.stored == 0) {
+        let is_new = |queued_message: &QueuedMessage| queued_message.stored == 0 && is_wanted(queued_message);
+        for (queued_batch, open) in in_flight.iter_mut().filter(|(sent, _)| is_new(&sent.queued_message)) {
             queued_batch.queued_message.stored = busy.stored + 1;
             // The messages behind the last one that is not acknowledged get no numbers.
             busy.stored += open.runs().last().map_or(0, |(first, count)| u64::from(first + count));
@@ -78,7 +89,7 @@ impl Session {
             let queued_messages = queued_batch.clone().into_queued_messages(open);
             queued_messages.iter().for_each(|queued_message| storing.add(*id, queued_message, None));
         }
-        for queued_message in queue.iter_mut().filter(|queued_message| queued_message.stored == 0) {
+        for queued_message in queue.iter_mut().filter(|queued_message| is_new(queued_message)) {
             busy.stored += 1;
             queued_message.stored = busy.stored;
             storing.add(*id, queued_message, None);
