@@ -256,3 +256,18 @@ def test_only_the_owner_can_read_the_state_files(tmp_path: Path, monkeypatch: py
     paths = list(folder.iterdir())
     assert len(paths) == 4
     assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
+
+
+def test_nodes_that_are_not_alive_keep_their_subtrees_at_other_addresses() -> None:
+    disk = SimulatedDisk(Random(1))
+    files = state_files(disk)
+    files.load()
+    files.save_delegation(KITCHEN, False)
+    files.save_epoch_limit(LIMIT)
+    files.save_claims(["home/bedroom"])
+    files.store.flush()
+    elsewhere = "10.0.0.9", 9
+    for _ in range(2):
+        state_files(disk).change_addresses({KITCHEN.node: elsewhere, "other": ("10.0.0.8", 8)})
+        moved = replace(KITCHEN, address=elsewhere)
+        assert state_files(disk).read() == RestoredState([moved], ["home/bedroom"], epoch_limit=LIMIT)

@@ -99,20 +99,11 @@ def up(
         gateway = _gateway_body(log_format, log_level) if network.gateways else None
         with StartBar(len(network.nodes) + len(network.gateways), is_silent=as_json) as bar:
             tell = tell_json if as_json else Console(network, directory.path, bar).tell
-            in_place = () if any_port else _in_place(wanted)
+            in_place = [node.name for node in network.nodes if _has_store(node)]
             Launcher(network, file, directory, body, unbreakable(tell), gateway, in_place).run()
     finally:
         os.close(lock)
     return DONE
-
-
-def _in_place(wanted: Topology) -> tuple[str, ...]:
-    """The nodes that hand nothing back when the network stops: they have a store, and will be at the same
-    addresses. (At another one a node has to wait for the end of its former lease.)"""
-    from hbroker.config import Durability
-
-    stored = (node for node in wanted.nodes if node.durability is not Durability.NONE)
-    return tuple(node.name for node in stored if node.listen[1])
 
 
 def _default_file() -> str:
@@ -146,16 +137,24 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
     The moves of that run are forgotten, too: a network begins as its file says. But a network in which a node
     has a store goes on as it was, because messages wait where they were stored.
     """
-    from hbroker.config import Durability
     from hbroker.runtime.node.state_files import NodeStateFiles, forget_stopped_nodes
 
-    if any(node.durability is not Durability.NONE for node in network.nodes):
-        return
     memories = {
         node.name: NodeStateFiles(directory.state_file_of(node.name), node.subtrees) for node in network.nodes
     }
+    if any(map(_has_store, network.nodes)):
+        for files in memories.values():
+            files.change_addresses({node.name: node.address for node in network.nodes})
+        return
     for damage in forget_stopped_nodes(memories):
         print(f"hbroker: {damage}", file=sys.stderr)
+
+
+def _has_store(node: NodeSettings) -> bool:
+    """Whether a node has a store: each node of this command has a place for it."""
+    from hbroker.config import Durability
+
+    return node.durability is not Durability.NONE
 
 
 def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:

@@ -16,7 +16,8 @@ waits until each child and subscriber that it may have forgotten has no lease an
 §5.9).
 
 Before `hbroker up` starts a network again, its launcher knows that none of its nodes is alive. So no node
-needs to wait for the leases that it granted to another of them (`forget_stopped_nodes`).
+needs to wait for the leases that it granted to another of them (`forget_stopped_nodes`). If nodes have
+stores, they keep the subtrees that they had, at their present addresses (`change_addresses`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from uuid import UUID
 from google.protobuf.message import DecodeError
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.addresses import Address
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.epoch_clock import LIMIT_AHEAD_MS
@@ -148,6 +150,21 @@ class NodeStateFiles(Storage):
         kept = [delegation for delegation in restored.delegations if not is_over(delegation)]
         if len(kept) < len(restored.delegations):
             entries = [_delegation_entry(delegation, ended=False) for delegation in kept]
+            if restored.epoch_limit is not None:
+                entries.append(_epoch_limit_entry(restored.epoch_limit))
+            self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
+        self.store.close()
+
+    def change_addresses(self, addresses: Mapping[str, Address]) -> None:
+        """Before a network starts: these nodes, none of which is alive, will have these addresses. Their
+        parents take them for the holders of their subtrees there, too. Raises OSError."""
+        restored, _ = self._read()
+        present = [
+            replace(delegation, address=addresses.get(delegation.node, delegation.address))
+            for delegation in restored.delegations
+        ]
+        if present != restored.delegations:
+            entries = [_delegation_entry(delegation, ended=False) for delegation in present]
             if restored.epoch_limit is not None:
                 entries.append(_epoch_limit_entry(restored.epoch_limit))
             self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)

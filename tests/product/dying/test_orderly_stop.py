@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hbroker import sync
-from tests.product.dying.test_store import FILE, TOPICS, OfflineSession, own_port
+from tests.product.dying.test_store import FILE, TOPICS, OfflineSession
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
 from tests.waiting import until
 
@@ -51,8 +50,8 @@ def silent_subscriber(root: str, name: str, topic: str) -> Iterator[None]:
 
 def test_a_network_that_is_stopped_keeps_what_waits_where_it_is(tmp_path: Path) -> None:
     file, state = tmp_path / "stored.yaml", tmp_path / "state"
-    file.write_text(re.sub(r":770\d", lambda _: f":{own_port()}", FILE))
-    with network_up(file, state, flags=()) as (network, root):
+    file.write_text(FILE)
+    with network_up(file, state) as (network, root):
         sessions = [OfflineSession(root, f"offline_{node}", topic) for node, topic in TOPICS.items()]
         with (
             silent_subscriber(root, "silent_root", TOPICS["root"]),
@@ -66,7 +65,7 @@ def test_a_network_that_is_stopped_keeps_what_waits_where_it_is(tmp_path: Path) 
             network.close()
     assert stored(state, "kitchen") == {"offline_kitchen": COUNT, "silent_kitchen": COUNT}
     assert stored(state, "root") == {"offline_root": COUNT, "silent_root": COUNT}
-    with network_up(file, state, flags=()) as (_, root):
+    with network_up(file, state) as (_, root):  # at other addresses
         for session in sessions:
             session.root = root
             assert session.read(COUNT - 1)
