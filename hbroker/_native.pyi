@@ -544,9 +544,8 @@ class Engine(_Core):
         """As `Endpoint.open_store`, on the disk of a simulated node. Raises OSError."""
     def run_store(self) -> None:
         """As `Endpoint.run_store`, without a thread: `turn_store` does its work."""
-    def turn_store(self) -> bool:
-        """Stores what was submitted until now, and reads what was requested. Returns whether more is to be
-        done."""
+    def turn_store(self) -> None:
+        """Stores what was submitted until now, and reads what was requested."""
     def awaits_store(self) -> bool:
         """Whether something was submitted or requested since."""
     def owns(self, now: int, topic: str) -> bool:

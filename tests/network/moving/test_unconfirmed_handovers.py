@@ -344,12 +344,17 @@ def retain(network: Owners, payload: bytes) -> None:
     network.world.run_until(lambda: bool(publisher.results))
 
 
-def test_retained_messages_of_a_target_that_dies_before_done_are_at_the_source() -> None:
+def with_retained(*, has_full_disk: bool = False) -> tuple[Owners, NodeHost, NodeHost]:
+    """A network, its root, and a node that has taken the kitchen over, with a retained message."""
     network = Owners()
-    root = network.tree.root
     retain(network, b"kept")
-    kitchen = network.start("home/kitchen", has_full_disk=True)
+    kitchen = network.start("home/kitchen", has_full_disk=has_full_disk)
     network.world.run_until(lambda: kitchen.owns(KETTLE))
+    return network, network.tree.root, kitchen
+
+
+def test_retained_messages_of_a_target_that_dies_before_done_are_at_the_source() -> None:
+    network, root, kitchen = with_retained(has_full_disk=True)
     assert payloads(kitchen) == {KETTLE: b"kept"}
     kitchen.kill()
     network.world.run_until(lambda: root.owns(KETTLE), 2 * timers.LEASE)
@@ -357,11 +362,7 @@ def test_retained_messages_of_a_target_that_dies_before_done_are_at_the_source()
 
 
 def test_retained_messages_are_gone_from_the_source_after_done_and_those_that_come_back_count() -> None:
-    network = Owners()
-    root = network.tree.root
-    retain(network, b"kept")
-    kitchen = network.start("home/kitchen")
-    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    network, root, kitchen = with_retained()
     network.world.run(SECOND)
     assert payloads(root) == {}
     kitchen.leave()
@@ -372,11 +373,7 @@ def test_retained_messages_are_gone_from_the_source_after_done_and_those_that_co
 
 def test_a_topic_that_an_unconfirmed_target_cleared_is_clear_when_it_hands_back() -> None:
     """The source has the retained message until DONE, which waits for the target's disk."""
-    network = Owners()
-    root = network.tree.root
-    retain(network, b"kept")
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    network, root, kitchen = with_retained(has_full_disk=True)
     retain(network, b"")
     assert (payloads(root), payloads(kitchen)) == ({KETTLE: b"kept"}, {})
     kitchen.leave()

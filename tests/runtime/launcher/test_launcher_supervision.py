@@ -45,6 +45,14 @@ def serving(now: float = 0.0) -> Supervisor:
     return supervisor
 
 
+def start_all(supervisor: Supervisor) -> None:
+    """Starts the processes level by level. All of them serve."""
+    while not supervisor.all_in(State.SERVING):
+        supervisor.handle_timeout(0.0)
+        for action in actions(supervisor):
+            supervisor.handle_ready(0.0, action.name)
+
+
 def test_nodes_without_parents_are_started_together() -> None:
     supervisor = Supervisor(dict.fromkeys(NAMES), 5.0, Random(7))
     assert supervisor.poll_timeout() == 5.0
@@ -146,10 +154,7 @@ def test_stop_asks_all_processes_and_then_kills_the_remaining_ones() -> None:
 
 def test_a_parent_is_asked_to_end_once_its_children_have_ended() -> None:
     supervisor = Supervisor(HOUSE, 0.0, Random(7))
-    for _ in range(3):
-        supervisor.handle_timeout(0.0)
-        for action in actions(supervisor):
-            supervisor.handle_ready(0.0, action.name)
+    start_all(supervisor)
     supervisor.stop(1.0)
     waves = []
     while not supervisor.all_in(State.ENDED):
@@ -165,10 +170,7 @@ def test_a_parent_is_asked_to_end_once_its_children_have_ended() -> None:
 
 def test_a_node_that_keeps_what_it_has_is_not_asked_to_hand_it_back() -> None:
     supervisor = Supervisor(HOUSE, 0.0, Random(7), in_place={"root", "kitchen"})
-    for _ in range(3):
-        supervisor.handle_timeout(0.0)
-        for action in actions(supervisor):
-            supervisor.handle_ready(0.0, action.name)
+    start_all(supervisor)
     supervisor.stop(1.0)
     told = []
     for name in ("securitycams", "kitchen", "outside"):
@@ -183,10 +185,7 @@ def test_a_node_that_keeps_what_it_has_is_not_asked_to_hand_it_back() -> None:
 def test_nodes_that_end_in_place_are_told_together_once_all_gateways_have_ended() -> None:
     parents = {**HOUSE, "gateway": "root"}
     supervisor = Supervisor(parents, 0.0, Random(7), {"gateway"}, in_place=set(HOUSE))
-    for _ in range(4):
-        supervisor.handle_timeout(0.0)
-        for action in actions(supervisor):
-            supervisor.handle_ready(0.0, action.name)
+    start_all(supervisor)
     supervisor.stop(1.0)
     assert actions(supervisor) == [Signal("gateway", signal.SIGTERM)]
     supervisor.handle_exit(1.5, "gateway")

@@ -46,7 +46,7 @@ trait AnyStore: Send {
     fn state(&self, session: u64) -> Option<QueueState>;
     fn read(&mut self, session: u64, from: u64) -> io::Result<Messages>;
     fn apply(&mut self, records: &[u8]);
-    fn turn(&mut self, mailbox: &Mailbox) -> bool;
+    fn turn(&mut self, mailbox: &Mailbox);
     fn start(self: Box<Self>, mailbox: Arc<Mailbox>) -> io::Result<StoreThread>;
 }
 
@@ -67,8 +67,8 @@ impl<D: Disk + Send + 'static, I: Index + Send + 'static> AnyStore for Store<D, 
         self.apply(records);
     }
 
-    fn turn(&mut self, mailbox: &Mailbox) -> bool {
-        mailbox.turn(self)
+    fn turn(&mut self, mailbox: &Mailbox) {
+        mailbox.turn(self);
     }
 
     fn start(self: Box<Self>, mailbox: Arc<Mailbox>) -> io::Result<StoreThread> {
@@ -180,17 +180,14 @@ impl Core {
         Ok(())
     }
 
-    /// In virtual time: stores what was submitted until now, and reads what was requested. Returns whether more is
-    /// to be done.
-    pub fn turn_store(&self) -> bool {
-        let Some(NodeStore { mailbox, stage }) = self.store.get() else {
-            return false;
-        };
-        if let Stage::Stepped(store) = &mut *stage.lock() {
+    /// In virtual time: stores what was submitted until now, and reads what was requested.
+    pub fn turn_store(&self) {
+        if let Some(NodeStore { mailbox, stage }) = self.store.get()
+            && let Stage::Stepped(store) = &mut *stage.lock()
+        {
             store.turn(mailbox);
         }
         self.each(|engine, now| engine.end_turn(now));
-        !mailbox.is_idle_now()
     }
 
     /// Whether something waits for the store.

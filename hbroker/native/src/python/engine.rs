@@ -62,8 +62,8 @@ impl Engine {
         self_.as_super().core.run_store().map_err(PyOSError::new_err)
     }
 
-    fn turn_store(self_: PyRef<'_, Self>) -> bool {
-        self_.as_super().core.turn_store()
+    fn turn_store(self_: PyRef<'_, Self>) {
+        self_.as_super().core.turn_store();
     }
 
     fn awaits_store(self_: PyRef<'_, Self>) -> bool {
