@@ -9,7 +9,7 @@ N threads, with a real socket. It has the same methods, without the four that th
 (`handle_datagram`, `handle_timeout`, `poll_transmit`, `poll_timeout`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, Unpack, final
 
 from typing_extensions import disjoint_base
@@ -353,6 +353,9 @@ class _Core:
         is no store."""
     def stored(self) -> int:
         """The number of the last submission that is stored; 0: there is none."""
+    @property
+    def store_fault(self) -> tuple[bool, str] | None:
+        """Why the store stores nothing now, and whether that is for good; None: it works."""
     def sessions(self, most: int) -> list[SessionStatus]:
         """The status of at most `most` sessions, those with the most queued bytes first."""
     def subscribe(
@@ -559,6 +562,10 @@ class StoreDisk:
     def __new__(cls) -> StoreDisk: ...
     def lose_power(self, seed: int) -> None:
         """Of what was not synced, the seed says what is on the disk."""
+    def flip(self, seed: int) -> bool:
+        """Flips a bit that was synced. Returns whether there is one."""
+    def fail_to_sync(self, fails: bool) -> None:
+        """All syncs fail from now on, or until power is lost; or none does."""
     def set_space(self, space: int | None) -> None:
         """From now on all files together may have this many bytes; None: as many as they like."""
 
@@ -598,9 +605,6 @@ class Endpoint(_Core):
         """
     def run_store(self) -> None:
         """Drops what is stored for other sessions than those restored, and begins to store. Raises OSError."""
-    @property
-    def store_fault(self) -> tuple[bool, str] | None:
-        """Why the store stores nothing now, and whether that is for good; None: it works."""
     def take_store_damage(self) -> list[str]:
         """A line for each piece of damage that was found in the store since the last call."""
 
@@ -1072,10 +1076,58 @@ def verify_store(folder: str) -> list[tuple[str, int, int, int, list[tuple[int, 
     """The segments of a store's log: file, bytes, records, messages, and the damage: its offset, and whether
     what was there had been promised (docs/guarantees.md, Durability). Changes nothing. Raises OSError."""
 
-def stored_messages(folder: str) -> tuple[list[tuple[int, int, int]], int]:
-    """Session, waiting messages, and about how many bytes these have, of each queue in a store; and the
-    number of retained messages and fragments. As when its
-    node starts, a torn end of the log is cut off. Raises OSError, also if a node uses the store."""
+@final
+class StoppedStore:
+    """The store of a node that does not run; or a new one. As when its node starts, a torn end of the log is cut off.
+    All methods raise OSError."""
+
+    def __new__(cls, folder: str) -> StoppedStore:
+        """Opens it, or makes it. Raises OSError, also if a node uses the store."""
+    @property
+    def damage(self) -> list[str]:
+        """A line for each piece of damage that was found when it was opened."""
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of the log."""
+    @property
+    def retained(self) -> int:
+        """How many messages and fragments are retained."""
+    def queues(self) -> list[tuple[int, int, int]]:
+        """Session, waiting messages, and about how many bytes these have, of each queue."""
+    def read(
+        self, session: int, start: int, size: int
+    ) -> tuple[list[tuple[int, int | None, bytes, bytes]], int | None, list[str]]:
+        """Messages of a session's queue from the number `start` on, about `size` bytes of them: number, when it
+        expires (microseconds since the Unix epoch; None: never), how the session gets it, and the field `publish`
+        with its tag.
+
+        Also returns where to go on (None: that was all), and a line for each message that is damaged.
+        """
+    def each_retained(self, take: Callable[[bytes], object]) -> None:
+        """Calls `take` with the field `publish`, with its tag, of each retained message and fragment."""
+    def add(self, session: int, expires: int | None, delivery: bytes, message: bytes) -> None:
+        """Adds a message behind a session's queue. The values are those of `read`."""
+    def add_retained(self, message: bytes) -> None:
+        """Adds a retained message or fragment."""
+    def finish(self) -> None:
+        """Stores what was added: it would survive a loss of power."""
+    def compact(self, progress: Callable[[int], object]) -> None:
+        """Removes what is not needed any more. `progress` is called with the bytes of the log so far."""
+
+def merge_stores(
+    first: StoppedStore,
+    second: StoppedStore,
+    into: StoppedStore,
+    memory: int,
+    progress: Callable[[int], object],
+) -> tuple[int, int, int, int, int, tuple[list[str], list[str]]]:
+    """Writes what waits and what is retained in two stores to a third, which is empty.
+
+    `memory`: about so many bytes are used for the numbers of messages. `progress` is called with the number of
+    messages written so far. Returns how many messages wait; how many waited in both; how many waited in one and were
+    settled in the other; how many are not in the order of their publisher; how many messages and fragments are
+    retained; and a line for each piece of damage in either store. Raises MemoryError, and OSError.
+    """
 
 def encode_queued(
     values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]],

@@ -474,7 +474,7 @@ class Pong(_message.Message):
     def __init__(self, sent_at_us: _Optional[int] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential", "fenced", "nonce", "leaving")
+    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential", "fenced", "nonce", "leaving", "keeps_queues")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
@@ -487,6 +487,7 @@ class Join(_message.Message):
     FENCED_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_QUEUES_FIELD_NUMBER: _ClassVar[int]
     request: int
     node: str
     subtree: str
@@ -499,7 +500,8 @@ class Join(_message.Message):
     fenced: bool
     nonce: int
     leaving: bool
-    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ..., nonce: _Optional[int] = ..., leaving: _Optional[bool] = ...) -> None: ...
+    keeps_queues: bool
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ..., nonce: _Optional[int] = ..., leaving: _Optional[bool] = ..., keeps_queues: _Optional[bool] = ...) -> None: ...
 
 class JoinAck(_message.Message):
     __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder", "policy", "nonce", "credential", "epoch_clock")

@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "bench": ("bench.bench", "measure how fast a broker is, and whether all arrives"),
     "node": ("network.node", "run one node in this process"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
-    "store": ("store", "show or verify what a node has on disk for its sessions"),
+    "store": ("stores.store", "show, verify or change what a node has on disk"),
     "passwd": ("gateways.passwd", "set passwords of MQTT clients"),
 }
 """Each command's module below `hbroker.cli`, and its summary, in the order of the help."""

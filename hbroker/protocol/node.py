@@ -107,6 +107,7 @@ class Node:
             self._clock,
             incarnation,
             unix_offset_us,
+            keeps_queues=settings.has_store and restored.had_store and not restored.has_lost_subscriptions,
         )
         self._status_topics = (
             StatusTopic(settings.name, "status", core, self.status, 0),

@@ -26,8 +26,10 @@ __all__ = [
     "Dismiss",
     "Exhaust",
     "FailDisk",
+    "FailSync",
     "Falter",
     "FillDisk",
+    "FlipBit",
     "Heal",
     "Impersonate",
     "Join",
@@ -175,8 +177,16 @@ class FailDisk(_OfNode):
     """Every write to a node's disk fails."""
 
 
+class FailSync(_OfNode):
+    """Syncs of a node's store fail: the node ends at the next one."""
+
+
+class FlipBit(_OfNode):
+    """A node's machine loses power, and a bit of its store changes."""
+
+
 class MendDisk(_OfNode):
-    """A node's disk has room again, and no write fails."""
+    """A node's disk has room again, and no write and no sync fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,12 +320,12 @@ class Impersonate:
 
 NodeAction: TypeAlias = Join | Leave | Dismiss | Move
 PathAction: TypeAlias = Part | Heal | Replay
-DiskAction: TypeAlias = FillDisk | Exhaust | FailDisk | MendDisk | LosePower | Falter
+DiskAction: TypeAlias = FillDisk | Exhaust | FailDisk | FailSync | FlipBit | MendDisk | LosePower | Falter
 ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart | Succeed
 ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish | Impersonate
 Action: TypeAlias = NodeAction | PathAction | DiskAction | ProcessAction | ClientAction
 
-FAILURES: Final = (Part, Stop, Suspend, Crash, LosePower, FillDisk, FailDisk, Roam)
+FAILURES: Final = (Part, Stop, Suspend, Crash, LosePower, FailSync, FlipBit, FillDisk, FailDisk, Roam)
 DISTURBANCES: Final = (*FAILURES, Depart)
 """After one of these a subscriber may need longer to come back than an owner waits for it."""
 

@@ -228,7 +228,10 @@ class NodeHost(Host):
         """When its store does the next turn, in the world's time; None: it has nothing to do."""
         self._store_disk = self.files.store_disk
         if settings.has_store:
-            self.engine.open_store(self.files.store_disk)
+            damage = self.engine.open_store(self.files.store_disk)
+            self._storage.restored.had_store = self.files.has_store and not damage
+            self.files.has_store = True
+        self.files.has_lost_messages = False
         self.control: Node = Node(
             settings,
             self.engine,
@@ -304,7 +307,13 @@ class NodeHost(Host):
         has told no client of a subscription that its disk does not have."""
         is_saved = self._storage.durable == self._storage.written or not self.files.has_failed
         is_working = self.files.disk.free_bytes is None and self.files.disk.error is None
-        return self.settings.has_store and is_saved and is_working
+        return self.settings.has_store and is_saved and is_working and not self.files.has_lost_messages
+
+    @property
+    def has_lost_store(self) -> bool:
+        """Whether a sync of its store has failed, so that its process has to end."""
+        fault = self.engine.store_fault
+        return fault is not None and fault[0]
 
     @property
     def delegations(self) -> dict[str, Delegation]:

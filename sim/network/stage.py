@@ -119,6 +119,11 @@ class Stage:
             self._processes.left.add(name)
             self._crash(name)
 
+    def end_if_store_failed(self, node: NodeHost) -> None:
+        """Ends the process of a node whose store has failed."""
+        if node.has_lost_store and self._processes.is_alive(node.settings.name):
+            self._crash(node.settings.name)
+
     # Kinds of actions
 
     def _carry_out_for_node(self, action: actions.NodeAction) -> None:
@@ -160,6 +165,11 @@ class Stage:
                 host.files.fill(action.free_bytes)
             case actions.FailDisk():
                 host.files.fail()
+            case actions.FailSync():
+                host.files.fail_to_sync()
+            case actions.FlipBit() if is_alive:
+                host.files.flip_bit()
+                self._crash(action.node, with_machine=True)
             case actions.MendDisk():
                 host.files.mend()
             case actions.LosePower() if is_alive:

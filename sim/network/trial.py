@@ -208,6 +208,7 @@ class Trial:
                 for held in () if self._attacker is None else self._attacker.check(host):
                     self._fail(Invariant.PROVED, held)
                 self._stage.end_if_left(host)
+                self._stage.end_if_store_failed(host)
             case ClientHost():
                 self._check(self._deliveries.check_client(host))
 

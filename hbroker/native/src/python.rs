@@ -117,8 +117,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(records::decode_seen, module)?)?;
     module.add_function(wrap_pyfunction!(records::encode_seen, module)?)?;
     module.add_class::<stores::StoreDisk>()?;
+    module.add_class::<stores::StoppedStore>()?;
     module.add_function(wrap_pyfunction!(stores::verify_store, module)?)?;
-    module.add_function(wrap_pyfunction!(stores::stored_messages, module)?)
+    module.add_function(wrap_pyfunction!(stores::merge_stores, module)?)
 }
 
 fn add_gateway(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -25,6 +25,7 @@ pub mod log;
 pub mod mailbox;
 #[cfg(any(test, feature = "python"))]
 pub mod memory_index;
+pub mod merge;
 pub mod queues;
 pub mod record;
 pub mod retained;
@@ -50,6 +51,9 @@ const FEW: u64 = 8;
 /// A log that is shorter than one part in this number of what makes a checkpoint due needs none.
 const LITTLE: u64 = 64;
 
+/// A store is compact if this percentage of each segment is needed.
+const COMPACT: u64 = 90;
+
 /// POSIX's number for a disk that cannot read what is there, on Linux and macOS.
 const EIO: i32 = 5;
 
@@ -64,11 +68,19 @@ pub struct Settings {
     pub step_bytes: usize,
     /// Whether a message counts as stored once it is synced, and not once it is written.
     pub syncs: bool,
+    /// Segments are rewritten if less than this percentage of them is needed.
+    pub most_needed: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, checkpoint_bytes: 64 << 20, step_bytes: 1 << 20, syncs: true }
+        Self {
+            segment_bytes: 64 << 20,
+            checkpoint_bytes: 64 << 20,
+            step_bytes: 1 << 20,
+            syncs: true,
+            most_needed: 50,
+        }
     }
 }
 
@@ -251,6 +263,22 @@ impl<D: Disk, I: Index> Store<D, I> {
         Ok(())
     }
 
+    /// Removes what is not needed any more, also where little would be gained. `progress` is called with the bytes of
+    /// the log so far.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn compact(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), Failure> {
+        self.settings.most_needed = COMPACT;
+        self.commit()?;
+        self.log.end_segment().map_err(Failure::Unwritten)?;
+        self.make_checkpoint()?;
+        while self.maintain()? {
+            progress(self.log.bytes());
+        }
+        self.make_checkpoint()
+    }
+
     /// Syncs everything, and makes a checkpoint, unless the next run reads what there is as fast without one.
     ///
     /// # Errors
@@ -342,6 +370,34 @@ impl<D: Disk, I: Index> Store<D, I> {
         Ok(damage)
     }
 
+    /// Calls `with` with each retained message and fragment, in the order of the log.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn each_retained(&self, mut with: impl FnMut(&[u8])) -> io::Result<()> {
+        self.each_record(|kind, body| {
+            if kind == Kind::Retained
+                && let Some((number, field)) = record::retained_of(body)
+                && self.queues.retained.contains(number)
+            {
+                with(field);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Calls `each` with the kind and the body of each intact record, in the order of the log. Returns the damage.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn each_record(&self, mut each: impl FnMut(Kind, &[u8])) -> io::Result<Vec<Damage>> {
+        let mut damage = Vec::new();
+        for (base, ..) in self.log.segments() {
+            damage.extend(segment::read_segment(&self.log.read_whole(base)?, base, &mut each).damage);
+        }
+        Ok(damage)
+    }
+
     /// The highest number that a retained message or fragment is known to have had; 0: there was none.
     pub fn newest_retained(&self) -> u64 {
         self.queues.retained.newest()
@@ -377,7 +433,6 @@ impl<D: Disk, I: Index> Store<D, I> {
     }
 
     /// The bytes of all segments.
-    #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.log.bytes()
     }
@@ -462,10 +517,11 @@ impl<D: Disk, I: Index> Store<D, I> {
         Ok(())
     }
 
-    /// Adjacent segments that are worth while to be rewritten into one: half of them is not needed, or they are
+    /// Adjacent segments that are worth while to be rewritten into one: much of them is not needed, or they are
     /// several small ones.
     fn sparse_segments(&self) -> Option<(u64, u64)> {
         let (last, most) = (self.log.last_base(), self.settings.segment_bytes);
+        let is_sparse = |needed: u64, bytes: u64| 100 * needed < self.settings.most_needed * bytes;
         let mut found: Option<(u64, u64)> = None;
         let (mut count, mut bytes, mut needed) = (0, 0, 0);
         for (base, end, segment_bytes) in self.log.segments() {
@@ -473,18 +529,18 @@ impl<D: Disk, I: Index> Store<D, I> {
             let live =
                 (u128::from(segment_bytes) * u128::from(usage.live) / u128::from(usage.all.max(1))) as u64;
             let is_closed = base != last && end <= self.checkpoint && usage.live > 0;
-            let is_small = 2 * live < segment_bytes || segment_bytes < most / FEW;
+            let is_small = is_sparse(live, segment_bytes) || segment_bytes < most / FEW;
             let is_closed = is_closed && !self.damaged.contains(&base);
             if is_closed && is_small && needed + live <= most {
                 found = Some((found.map_or(base, |(first, _)| first), base));
                 (count, bytes, needed) = (count + 1, bytes + segment_bytes, needed + live);
-            } else if found.is_some() && (2 * needed < bytes || count >= FEW) {
+            } else if found.is_some() && (is_sparse(needed, bytes) || count >= FEW) {
                 break;
             } else {
                 (found, count, bytes, needed) = (None, 0, 0, 0);
             }
         }
-        found.filter(|_| 2 * needed < bytes || count >= FEW)
+        found.filter(|_| is_sparse(needed, bytes) || count >= FEW)
     }
 }
 

@@ -134,7 +134,8 @@ class _Process:
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._configured, self._reload = settings, reload
         if files is not None:
-            self._open_store(files.path.with_name(f"{files.path.name}.store"))
+            had_store = self._open_store(files.path.with_name(f"{files.path.name}.store"))
+            restored = None if restored is None else replace(restored, had_store=had_store)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._on_ready: Callable[[Address], None] | None = on_ready
         self._on_left: Callable[[], None] | None = on_left
@@ -233,17 +234,21 @@ class _Process:
         else:
             self._log.info("reloaded", changed="nothing")
 
-    def _open_store(self, folder: Path) -> None:
+    def _open_store(self, folder: Path) -> bool:
         """Opens the store, if there is to be one. Otherwise a store of an earlier run is set aside: its
-        queues are no longer those of the sessions that this run will have. Raises OSError."""
+        queues are no longer those of the sessions that this run will have. Returns whether an earlier run
+        had a store here, and it is intact. Raises OSError."""
+        existed, damage = folder.exists(), []
         if self._configured.has_store:
             syncs = self._configured.durability is Durability.FSYNC
-            for damage in self._endpoint.open_store(str(folder), syncs):
-                self._log.error("store_damaged", folder=str(folder), what=damage)
+            damage = self._endpoint.open_store(str(folder), syncs)
+            for line in damage:
+                self._log.error("store_damaged", folder=str(folder), what=line)
         elif folder.exists():
             aside = folder.with_name(f"{folder.name}.unused-{time.time_ns() // 1_000_000_000}")
             folder.rename(aside)
             self._log.warning("store_set_aside", folder=str(aside), why="durability is none")
+        return self._configured.has_store and existed and not damage
 
     def _check_store(self) -> None:
         """Logs what the store reports. If its disk has failed for good, the process ends: its launcher starts

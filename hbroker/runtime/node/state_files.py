@@ -170,6 +170,20 @@ class NodeStateFiles(Storage):
             self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
         self.store.close()
 
+    def add_sessions(self, other: RestoredState) -> None:
+        """Before the node starts: it also has the persistent sessions of another node, with their
+        subscriptions and wills. Of what both have, that of this node counts. Raises OSError."""
+        restored, _ = self._read()
+        persistent = [s for s in other.subscriptions if s.session in other.sessions]
+        subscriptions = {(s.session, s.key): s for s in (*persistent, *restored.subscriptions)}
+        sessions = other.sessions | restored.sessions
+        wills = {will.session: will for will in (*other.wills, *restored.wills)}
+        entries = [_subscription_entry(subscription, False) for subscription in subscriptions.values()]
+        entries += map(_session_entry, sessions.values())
+        entries += map(_will_entry, wills.values())
+        self._files[SUBSCRIPTIONS].replace(entries, is_incomplete=restored.has_lost_subscriptions)
+        self.store.close()
+
     def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
 

@@ -23,7 +23,7 @@ from .clients.sessions import draw_sessions
 from .clients.traffic import draw_messages, draw_subscriptions, handovers
 from .clients.wills import draw_wills
 from .failures.clocks import draw_clocks
-from .failures.disks import draw_disks, draw_stores
+from .failures.disks import draw_disks, draw_store_faults, draw_stores
 from .failures.faults import draw_faults, draw_paths, draw_suspensions
 from .failures.waiting import draw_waiting
 from .impostors import draw_impostors
@@ -73,6 +73,7 @@ def draw(seed: int) -> Plan:
     if not waiting:
         paths, actions = draw_returns(Random(f"{seed} returns"), nodes, late, clients, topics, paths, actions)
     nodes = draw_stores(Random(f"{seed} stores"), nodes)
+    actions = [*actions, *draw_store_faults(Random(f"{seed} store faults"), nodes, actions)]
     credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
     actions = draw_expiries(Random(f"{seed} expiry"), actions)
     actions = draw_clocks(Random(f"{seed} clocks"), nodes, actions)

@@ -52,6 +52,10 @@ class NodeFiles:
         self.store_disk = StoreDisk()
         self.has_failed = False
         """Whether the disk was ever full or failed."""
+        self.has_store = False
+        """Whether a run has had a store on the disk."""
+        self.has_lost_messages = False
+        """Whether a bit of the store was flipped since the last run began."""
         self._settings = settings
         self._path = FOLDER / f"{settings.name}.cuts"
         self._boots = 0
@@ -70,6 +74,7 @@ class NodeFiles:
         """Removes all files except that of the claims."""
         self.mend()
         self.store_disk = StoreDisk()
+        self.has_store = False
         for path in self.disk.paths():
             if path.suffix != ".claims":
                 self.disk.remove(path)
@@ -86,6 +91,15 @@ class NodeFiles:
         """The disk has room again, and no write fails."""
         self.disk.free_bytes = self.disk.error = None
         self.store_disk.set_space(None)
+        self.store_disk.fail_to_sync(False)
+
+    def flip_bit(self) -> None:
+        """Changes a bit of the store."""
+        self.has_lost_messages = self.store_disk.flip(self.random.getrandbits(64))
+
+    def fail_to_sync(self) -> None:
+        """The disk takes what is stored, and all syncs of it fail."""
+        self.store_disk.fail_to_sync(True)
 
     def fill(self, free_bytes: int) -> None:
         """The disk has only this much room left."""

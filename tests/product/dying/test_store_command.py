@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from hbroker import sync
@@ -18,7 +20,7 @@ nodes:
 COUNT = 2_000
 
 
-def run(action: str, directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def run(action: str, directory: Path | str, *flags: str) -> subprocess.CompletedProcess[str]:
     """Runs `hbroker store`."""
     command = [*hbroker("store"), action, str(directory), *flags]
     return subprocess.run(
@@ -82,3 +84,75 @@ def test_a_folder_that_is_no_store_is_named(tmp_path: Path) -> None:
     wrong = run("verify", tmp_path)
     assert wrong.returncode == 2
     assert f"{tmp_path} is no store: it has no folder `log`" in wrong.stderr
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_an_exported_store_can_be_imported(stopped: Path, tmp_path: Path, kind: str) -> None:
+    table, again = tmp_path / f"all.{kind}", tmp_path / "again.store"
+    assert run("export", stopped, str(table)).returncode == 0
+    if kind == "parquet":
+        rows = pq.read_table(table).to_pylist()
+    else:
+        rows = [json.loads(line) for line in table.read_text().splitlines()]
+    of_cellar = [row for row in rows if row.get("client") == "cellar"]
+    payloads = [row["payload"] for row in of_cellar]
+    expected = [b"%090d" % number for number in range(10)]
+    assert payloads == (expected if kind == "parquet" else [base64.b64encode(p).decode() for p in expected])
+    assert {(row["topic"], row["qos"]) for row in of_cellar} == {("cellar", 1)}
+    assert sorted(row["topic"] for row in rows if row["retained"]) == [f"kept/{n}" for n in range(7)]
+    assert run("import", table, str(again)).returncode == 0
+    before, after = (json.loads(run("info", store, "--json").stdout) for store in (stopped, again))
+    waiting = [(session["session"], session["messages"]) for session in before["sessions"]]
+    assert [(session["session"], session["messages"]) for session in after["sessions"]] == waiting
+    assert after["retained"] == 7
+    second = tmp_path / f"again.{kind}"
+    assert run("export", again, str(second)).returncode == 0
+    assert len(second.read_bytes()) > 10_000
+
+
+def test_compacting_gives_back_what_is_not_needed(tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text(FILE)
+
+    def connect(root: str, name: str) -> sync.Client:
+        return sync.connect(root, client_id=name, session_expiry=3_600, session_key="k")
+
+    with network_up(file, tmp_path / "state") as (_, root):
+        for name in ("reader", "absent"):
+            with connect(root, name) as client:
+                client.subscribe(name, qos=1)
+        with sync.connect(root) as client:
+            for number in range(100):
+                client.publish_many([("reader", b"%0900d" % number)] * 50, qos=1)
+                client.publish("absent", b"%0900d" % number, qos=1)
+        with connect(root, "reader") as client, client.subscribe("reader", qos=1) as messages:
+            for _ in range(5_000):
+                assert messages.next(timeout=PATIENCE) is not None
+    (store,) = (tmp_path / "state").glob("*/root.cuts.store")
+    done = json.loads(run("compact", store, "--json").stdout)
+    assert done["bytes_before"] > 4_000_000
+    assert done["bytes_after"] < 200_000
+    (absent,) = json.loads(run("info", store, "--json").stdout)["sessions"]
+    assert (absent["client"], absent["messages"]) == ("absent", 100)
+    assert run("verify", store).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("merge", "{store}"), "merge is followed by A B DIR"),
+        (("merge", "{store}", "{store}", "{store}"), "exists already"),
+        (("compact", "nowhere"), "nowhere is no store"),
+        (("import", "{here}", "{new}"), "is no table of `hbroker store export`"),
+    ],
+)
+def test_wrong_paths_are_told(
+    stopped: Path, tmp_path: Path, arguments: tuple[str, ...], problem: str
+) -> None:
+    places = {"store": str(stopped), "here": __file__, "new": str(tmp_path / "new.store")}
+    action, *paths = [argument.format(**places) for argument in arguments]
+    done = run(action, *paths)
+    assert done.returncode in (1, 2)
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new.store").exists()

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hbroker import sync
@@ -40,24 +40,21 @@ def client_with_will(root: str) -> Iterator[None]:
     """A client in a process of its own, which has registered a will. At the end it is killed."""
     will = ["--will-topic", GONE, "--will-payload", "gone", "--will-qos", "1"]
     place = ["-L", f"hbroker://{root}/{READY}"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "hbroker.clients.hsub", *place, *will],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=PROJECT,
-        env=environment(),
-    ) as process:
-        try:
-            assert process.stdout is not None
-            with sync.connect(root) as client:
-                until(
-                    lambda: client.resolve(READY, trace=True).subscriptions > 0, "hsub subscribed", PATIENCE
-                )
-                client.publish(READY, "ready", qos=1, timeout=PATIENCE)
-            assert process.stdout.readline() == "ready\n"
-            yield
-        finally:
-            process.kill()
+    with ExitStack() as stack:
+        with sync.connect(root) as client:
+            others = client.resolve(READY, trace=True).subscriptions
+            command = [sys.executable, "-m", "hbroker.clients.hsub", *place, *will]
+            process = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment())
+            )
+            stack.callback(process.kill)
+            until(
+                lambda: client.resolve(READY, trace=True).subscriptions > others, "hsub subscribed", PATIENCE
+            )
+            client.publish(READY, "ready", qos=1, timeout=PATIENCE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield
 
 
 def change(root: str, dice: random.Random, retained: dict[str, bytes]) -> None:

@@ -20,6 +20,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::retained::replay::Request;
 use crate::engine::sessions::queue::Bounds;
 use crate::link_id::LinkId;
+use crate::store::mailbox::Health;
 use crate::tables::jurisdiction::Grant;
 use crate::tables::trie::{Overflow, Subscriber};
 use crate::tables::zones::Lookup;
@@ -164,6 +165,15 @@ impl Core {
 
     fn stored(&self) -> u64 {
         self.core.stored()
+    }
+
+    #[getter]
+    fn store_fault(&self) -> Option<(bool, String)> {
+        match self.core.store_health()? {
+            Health::Working => None,
+            Health::Full(why) => Some((false, why)),
+            Health::Failed(why) => Some((true, why)),
+        }
     }
 
     #[pyo3(signature = (session, reason = "session_ended"))]

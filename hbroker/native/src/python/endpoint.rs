@@ -9,7 +9,6 @@ use super::config::Config;
 use super::core::Core;
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::core;
-use crate::store::mailbox::Health;
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]
 pub struct Endpoint;
@@ -92,15 +91,6 @@ impl Endpoint {
     fn run_store(self_: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
         let core = &self_.as_super().core;
         py.detach(|| core.run_store()).map_err(PyOSError::new_err)
-    }
-
-    #[getter]
-    fn store_fault(self_: PyRef<'_, Self>) -> Option<(bool, String)> {
-        match self_.as_super().core.store_health()? {
-            Health::Working => None,
-            Health::Full(why) => Some((false, why)),
-            Health::Failed(why) => Some((true, why)),
-        }
     }
 
     fn take_store_damage(self_: PyRef<'_, Self>) -> Vec<String> {

@@ -12,8 +12,13 @@ use crate::core::{self, Datagrams};
 use crate::store::Settings;
 
 /// So small that a simulated node has many segments and checkpoints.
-const SETTINGS: Settings =
-    Settings { segment_bytes: 16 << 10, checkpoint_bytes: 20 << 10, step_bytes: 4 << 10, syncs: true };
+const SETTINGS: Settings = Settings {
+    segment_bytes: 16 << 10,
+    checkpoint_bytes: 20 << 10,
+    step_bytes: 4 << 10,
+    syncs: true,
+    most_needed: 50,
+};
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]
 pub struct Engine;

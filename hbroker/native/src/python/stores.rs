@@ -2,16 +2,22 @@
 
 use std::path::PathBuf;
 
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use crate::engine::sessions::storing::FIELDS;
 use crate::store::disk::Folder;
 use crate::store::fault_disk::FaultDisk;
 use crate::store::index::LsmIndex;
 use crate::store::memory_index::MemoryIndex;
+use crate::store::merge::{MergeError, Merged, merge};
+use crate::store::record::{Batch, Target};
 use crate::store::verify::{LogReport, SegmentReport, verify};
-use crate::store::{Settings, Store};
+use crate::store::{Failure, Messages, Settings, Store};
 
 /// One segment: its file, its bytes, the number of its records and of its messages, and what is damaged: an
 /// offset, and whether that was promised.
@@ -32,16 +38,183 @@ pub fn verify_store(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<Segment>> {
 /// The session, the number of waiting messages, and about how many bytes they have.
 type Queue = (u64, u64, u64);
 
-/// The queues in a store, and the number of retained messages and fragments. As when its node starts, a torn end
-/// of the log is cut off. Raises `OSError`.
+/// A message of a queue: its number, when it expires in microseconds since the Unix epoch, how its session gets it,
+/// and its field `publish`.
+type Waiting<'py> = (u64, Option<u64>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// Records are given to the store when they have so many bytes.
+const BATCH: usize = 1 << 20;
+
+/// The store of a node that does not run.
+#[pyclass(module = "hbroker._native", frozen)]
+pub struct StoppedStore {
+    open: Mutex<Open>,
+    damage: Vec<String>,
+}
+
+struct Open {
+    store: Store<Folder, LsmIndex>,
+    batch: Batch,
+    /// The last numbers of queues, and the last number of a retained message, in a new store.
+    numbers: std::collections::HashMap<u64, u64>,
+    retained: u64,
+}
+
+#[pymethods]
+impl StoppedStore {
+    #[new]
+    fn new(py: Python<'_>, folder: PathBuf) -> PyResult<Self> {
+        let (store, recovered) = py.detach(|| {
+            let disk = Folder::open(&folder.join("log"))?;
+            let index = LsmIndex::open(&folder.join("index"))?;
+            Store::open(disk, index, Settings { syncs: false, ..Settings::default() })
+        })?;
+        let damage = recovered.damage.iter().map(ToString::to_string).collect();
+        let (batch, numbers) = (Batch::default(), std::collections::HashMap::new());
+        Ok(Self { open: Mutex::new(Open { store, batch, numbers, retained: 0 }), damage })
+    }
+
+    /// The damage that was found when it was opened.
+    #[getter]
+    fn damage(&self) -> Vec<String> {
+        self.damage.clone()
+    }
+
+    #[getter]
+    fn log_bytes(&self) -> u64 {
+        self.open.lock().store.bytes()
+    }
+
+    #[getter]
+    fn retained(&self) -> usize {
+        self.open.lock().store.retained()
+    }
+
+    fn queues(&self) -> Vec<Queue> {
+        let open = self.open.lock();
+        open.store.states().map(|state| (state.session, state.live, state.bytes)).collect()
+    }
+
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        session: u64,
+        start: u64,
+        size: usize,
+    ) -> PyResult<(Vec<Waiting<'py>>, Option<u64>, Vec<String>)> {
+        let Messages { messages, damage, next, is_all } =
+            py.detach(|| self.open.lock().store.read(session, start, size))?;
+        let message = |stored: crate::store::Stored| {
+            let expires = Some(stored.expires).filter(|expires| *expires < u64::MAX);
+            (stored.number, expires, PyBytes::new(py, &stored.options), PyBytes::new(py, &stored.field))
+        };
+        let messages = messages.into_iter().map(message).collect();
+        let damage = damage.iter().map(ToString::to_string).collect();
+        Ok((messages, (!is_all).then_some(next), damage))
+    }
+
+    fn each_retained(&self, py: Python<'_>, take: Bound<'_, PyAny>) -> PyResult<()> {
+        let mut result = Ok(());
+        self.open.lock().store.each_retained(|field| {
+            if result.is_ok() {
+                result = take.call1((PyBytes::new(py, field),)).map(drop);
+            }
+        })?;
+        result
+    }
+
+    /// Adds a message behind the queue of a session.
+    fn add(&self, session: u64, expires: Option<u64>, delivery: &[u8], message: &[u8]) -> PyResult<()> {
+        let mut open = self.open.lock();
+        let newest = open.store.state(session).map_or(0, |state| state.next - 1);
+        let number = open.numbers.entry(session).or_insert(newest);
+        *number += 1;
+        let number = *number;
+        open.batch.add_target(Target { session, number, options: delivery });
+        open.batch.add_message(expires.unwrap_or(u64::MAX), message);
+        open.store_if(BATCH)
+    }
+
+    /// Adds a retained message, or a fragment of one.
+    fn add_retained(&self, message: &[u8]) -> PyResult<()> {
+        let mut open = self.open.lock();
+        open.retained = open.retained.max(open.store.newest_retained()) + 1;
+        let number = open.retained;
+        open.batch.add_retained(number, message);
+        open.store_if(BATCH)
+    }
+
+    /// Stores what was added. It would survive a loss of power.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let mut open = self.open.lock();
+            open.store_if(0)?;
+            open.store.make_checkpoint().map_err(failed)
+        })
+    }
+
+    fn compact(&self, py: Python<'_>, progress: Py<PyAny>) -> PyResult<()> {
+        let mut result = Ok(());
+        py.detach(|| self.open.lock().store.compact(&mut |bytes| report(&progress, bytes, &mut result)))
+            .map_err(failed)?;
+        result
+    }
+}
+
+impl Open {
+    fn store_if(&mut self, bytes: usize) -> PyResult<()> {
+        if self.batch.bytes().len() < bytes {
+            return Ok(());
+        }
+        self.store.apply(self.batch.bytes());
+        self.batch.clear();
+        self.store.commit().map_err(failed)?;
+        while self.store.maintain().map_err(failed)? {}
+        Ok(())
+    }
+}
+
+/// What a merge has done: how many messages wait, how many of them in both, how many were settled in one, how many
+/// are out of order; how many are retained; and the damage that was found in either store.
+type Report = (u64, u64, u64, u64, u64, [Vec<String>; 2]);
+
+/// Writes what waits in two stores to a third.
 #[pyfunction]
-pub fn stored_messages(py: Python<'_>, folder: PathBuf) -> PyResult<(Vec<Queue>, usize)> {
-    let (states, retained) = py.detach(|| {
-        let index = LsmIndex::open(&folder.join("index"))?;
-        let (store, _) = Store::open(Folder::open(&folder.join("log"))?, index, Settings::default())?;
-        std::io::Result::Ok((store.states().collect::<Vec<_>>(), store.retained()))
-    })?;
-    Ok((states.into_iter().map(|state| (state.session, state.live, state.bytes)).collect(), retained))
+pub fn merge_stores(
+    py: Python<'_>,
+    first: Py<StoppedStore>,
+    second: Py<StoppedStore>,
+    into: Py<StoppedStore>,
+    memory: usize,
+    progress: Py<PyAny>,
+) -> PyResult<Report> {
+    let (first, second, into) = (first.get(), second.get(), into.get());
+    let mut result = Ok(());
+    let merged = py.detach(|| {
+        let (first, second, mut into) = (first.open.lock(), second.open.lock(), into.open.lock());
+        let stores = [&first.store, &second.store];
+        merge(stores, &mut into.store, FIELDS, memory, &mut |count| report(&progress, count, &mut result))
+    });
+    result?;
+    let Merged { waiting, common, settled, disordered, retained, damage } =
+        merged.map_err(|error| match error {
+            MergeError::Memory => PyMemoryError::new_err("the numbers of the messages need more memory"),
+            MergeError::Failed(error) => error.into(),
+        })?;
+    let damage = damage.map(|damage| damage.iter().map(ToString::to_string).collect());
+    Ok((waiting, common, settled, disordered, retained, damage))
+}
+
+/// Tells Python how far something is. If that raises, `result` has it.
+fn report(progress: &Py<PyAny>, value: u64, result: &mut PyResult<()>) {
+    if result.is_ok() {
+        *result = Python::attach(|py| progress.call1(py, (value,)).map(drop));
+    }
+}
+
+fn failed(failure: Failure) -> PyErr {
+    let (Failure::Unwritten(error) | Failure::Fatal(error)) = failure;
+    PyOSError::new_err(error)
 }
 
 /// The disk of a simulated node, for the stores of all its runs.
@@ -62,6 +235,16 @@ impl StoreDisk {
     /// Of what was not synced, the seed says what is on the disk.
     fn lose_power(&self, seed: u64) {
         self.disk.lose_power(&mut SmallRng::seed_from_u64(seed));
+    }
+
+    /// Flips a bit that was synced. Returns whether there is one.
+    fn flip(&self, seed: u64) -> bool {
+        self.disk.flip(&mut SmallRng::seed_from_u64(seed)).is_some()
+    }
+
+    /// All syncs fail from now on, or until power is lost; or none does.
+    fn fail_to_sync(&self, fails: bool) {
+        self.disk.fail_to_sync(fails);
     }
 
     /// From now on all files together may have this many bytes; `None`: as many as they like.

@@ -30,7 +30,7 @@ struct State {
     last: u64,
     /// The bytes that all files may have; `None`: as many as they like.
     space: Option<usize>,
-    /// All syncs fail from now on.
+    /// All syncs fail.
     fails_to_sync: bool,
     /// All reads fail with this number of the system.
     read_error: Option<i32>,
@@ -83,7 +83,6 @@ impl FaultDisk {
     }
 
     /// Flips a bit that was synced. Returns the file and the offset; `None`: nothing was written.
-    #[cfg(test)]
     pub fn flip(&self, rng: &mut SmallRng) -> Option<(String, u64)> {
         let state = &mut *self.state.lock();
         let State { inodes, synced_names, .. } = state;
@@ -103,9 +102,9 @@ impl FaultDisk {
         self.state.lock().space = space;
     }
 
-    /// All syncs fail until power is lost.
-    pub fn fail_to_sync(&self) {
-        self.state.lock().fails_to_sync = true;
+    /// All syncs fail from now on, or until power is lost; or none does.
+    pub fn fail_to_sync(&self, fails: bool) {
+        self.state.lock().fails_to_sync = fails;
     }
 
     /// From now on all reads fail with this number of the system, or work.

@@ -106,9 +106,8 @@ impl<D: Disk> Log<D> {
         let mut log = Self { disk, segment_bytes, segments, unwritten, written: 0, synced: 0, window };
         let damage = log.find_segments()?;
         match log.segments.last_key_value() {
-            Some((&base, last)) if last.rewritten.is_none() => {
+            Some((_, last)) if last.rewritten.is_none() => {
                 log.written = last.end;
-                log.disk.sync(&name_of(base))?; // The run before may have written without a sync.
             }
             Some((_, last)) => {
                 let end = last.end;
@@ -161,7 +160,7 @@ impl<D: Disk> Log<D> {
         Ok(damage)
     }
 
-    /// Calls `each` with the intact records from `from` on, by position. Cuts a torn end off.
+    /// Calls `each` with the intact records from `from` on, by position. Cuts a torn end off, and syncs the rest.
     ///
     /// # Errors
     /// The disk fails.
@@ -187,6 +186,7 @@ impl<D: Disk> Log<D> {
             damage.retain(|damage| damage.from < cut);
             self.cut(cut)?;
         }
+        self.write_again(mark)?;
         for &base in bases.iter().filter(|base| cut.is_none_or(|cut| **base < cut)) {
             let bytes = self.read_whole(base)?;
             _ = walk(&bytes, base, from, &mut each);
@@ -246,6 +246,15 @@ impl<D: Disk> Log<D> {
             _ = self.begin_segment(self.written);
         }
         Ok(())
+    }
+
+    /// Begins a new segment, unless the last one is empty. Everything is written.
+    ///
+    /// # Errors
+    /// As [`Self::sync`], and if the disk is full.
+    pub fn end_segment(&mut self) -> io::Result<()> {
+        self.sync()?;
+        if self.written > self.last_base() { self.begin_segment(self.written) } else { Ok(()) }
     }
 
     /// The base of the segment that is written to.
@@ -353,7 +362,6 @@ impl<D: Disk> Log<D> {
     }
 
     /// The bytes of all files.
-    #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.segments.values().map(|segment| segment.bytes).sum()
     }
@@ -391,7 +399,25 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    fn read_whole(&self, base: u64) -> io::Result<Vec<u8>> {
+    /// Writes what is after a mark once more, and syncs it. If a sync of the run before has failed, the system
+    /// takes pages for written that are on no disk.
+    fn write_again(&mut self, mark: u64) -> io::Result<()> {
+        let base = self.last_base();
+        let (name, from) = (name_of(base), HEADER + mark.saturating_sub(base));
+        let mut bytes = vec![0; (HEADER + self.written - base).saturating_sub(from) as usize];
+        if !bytes.is_empty() && self.segments[&base].rewritten.is_none() {
+            let read = self.disk.read(&name, from, &mut bytes)?;
+            self.disk.write(&name, from, &bytes[..read])?;
+            self.disk.sync(&name)?;
+        }
+        Ok(())
+    }
+
+    /// All bytes of the segment at `base`.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn read_whole(&self, base: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.segments[&base].bytes as usize];
         let read = self.disk.read(&name_of(base), 0, &mut bytes)?;
         bytes.truncate(read);

@@ -377,7 +377,7 @@ mod tests {
     fn a_failed_sync_ends_it() {
         let (disk, mailbox) = (FaultDisk::default(), Mailbox::new(1));
         let mut store = open(&disk);
-        disk.fail_to_sync();
+        disk.fail_to_sync(true);
         mailbox.submit(&mut message(1));
         mailbox.turn(&mut store);
         disk.set_space(None);

@@ -100,7 +100,7 @@ impl Queues {
                     }
                 }
             }
-            Kind::Settled => {
+            Kind::Settled | Kind::Moved => {
                 if let Some(settled) = SettledBody::parse(body) {
                     for (first, last) in settled.ranges() {
                         self.settle(settled.session, first, last);

@@ -30,6 +30,8 @@ pub enum Kind {
     Retained = 5,
     /// The messages and fragments under these numbers are not retained any more.
     NotRetained = 6,
+    /// These of a session's messages wait at another node now. The body is that of a [`Kind::Settled`].
+    Moved = 7,
 }
 
 /// A session that waits for a message. `options`: how it gets the message; bytes that only the engine can read.
@@ -50,7 +52,7 @@ pub struct MessageBody<'a> {
     pub field: &'a [u8],
 }
 
-/// The body of a [`Kind::Settled`].
+/// The body of a [`Kind::Settled`] or [`Kind::Moved`].
 #[derive(Clone, Copy, Debug)]
 pub struct SettledBody<'a> {
     pub session: u64,
@@ -67,9 +69,9 @@ pub struct Batch {
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
-        let kinds =
-            [Self::Message, Self::Settled, Self::Ended, Self::Synced, Self::Retained, Self::NotRetained];
-        kinds.into_iter().find(|kind| *kind as u8 == byte)
+        let kinds = [Self::Message, Self::Settled, Self::Ended, Self::Synced];
+        let others = [Self::Retained, Self::NotRetained, Self::Moved];
+        kinds.into_iter().chain(others).find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -104,7 +106,16 @@ impl Batch {
     /// Adds that a session does not wait for the messages in these ranges any more, each from the first to
     /// the last number, ascending.
     pub fn add_settled(&mut self, session: u64, ranges: impl IntoIterator<Item = (u64, u64)>) {
-        let start = self.begin(Kind::Settled);
+        self.add_ranges(Kind::Settled, session, ranges);
+    }
+
+    /// Adds that the messages in these ranges wait at another node now.
+    pub fn add_moved(&mut self, session: u64, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        self.add_ranges(Kind::Moved, session, ranges);
+    }
+
+    fn add_ranges(&mut self, kind: Kind, session: u64, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        let start = self.begin(kind);
         self.bytes.extend_from_slice(&session.to_le_bytes());
         self.put_ranges(ranges);
         self.end(start);
@@ -320,6 +331,7 @@ mod tests {
         batch.add_synced(1 << 33);
         batch.add_retained(3, b"kept");
         batch.add_not_retained([(1, 2), (5, 5)]);
+        batch.add_moved(7, [(4, 4)]);
         let (kind, body, rest) = split(batch.bytes()).unwrap();
         let message = MessageBody::parse(body).unwrap();
         assert_eq!((kind, message.expires, message.field), (Kind::Message, 9, &b"field"[..]));
@@ -335,8 +347,11 @@ mod tests {
         let (kind, body, rest) = split(rest).unwrap();
         assert_eq!((kind, retained_of(body)), (Kind::Retained, Some((3, &b"kept"[..]))));
         let (kind, body, rest) = split(rest).unwrap();
-        assert_eq!((kind, rest.len()), (Kind::NotRetained, 0));
+        assert_eq!(kind, Kind::NotRetained);
         assert!(ranges_in(body).eq([(1, 2), (5, 5)]));
+        let (kind, body, rest) = split(rest).unwrap();
+        assert_eq!((kind, rest.len()), (Kind::Moved, 0));
+        assert!(SettledBody::parse(body).unwrap().ranges().eq([(4, 4)]));
     }
 
     #[test]

@@ -74,6 +74,11 @@ impl RetainedPositions {
         self.by_number.get(&number) == Some(&position)
     }
 
+    /// Whether the message or fragment with this number is retained.
+    pub fn contains(&self, number: u64) -> bool {
+        self.by_number.contains_key(&number)
+    }
+
     /// The highest number that is known to have been used; 0: none.
     pub fn newest(&self) -> u64 {
         self.newest

@@ -13,7 +13,7 @@ use crate::store::{EIO, Failure, Settings, Store};
 
 /// So small that a run has many segments and checkpoints.
 const SETTINGS: Settings =
-    Settings { segment_bytes: 4_096, checkpoint_bytes: 6_000, step_bytes: 700, syncs: true };
+    Settings { segment_bytes: 4_096, checkpoint_bytes: 6_000, step_bytes: 700, syncs: true, most_needed: 50 };
 
 /// Stands for the session of a retained message.
 const RETAINED: u64 = u64::MAX;
@@ -339,10 +339,30 @@ fn a_full_disk_loses_nothing_and_recovers() {
 fn a_failed_sync_is_fatal() {
     let mut bench = Bench::new(1);
     bench.work();
-    bench.disk.fail_to_sync();
+    bench.disk.fail_to_sync(true);
     assert!(matches!(bench.store.commit(), Err(Failure::Fatal(_))));
     assert!(bench.reopen(true).damage.is_empty());
     assert_eq!(bench.store.states().count(), 0);
+}
+
+#[test]
+fn what_a_failed_sync_has_left_is_written_again() {
+    for seed in 0..50 {
+        let mut bench = Bench::new(seed);
+        bench.work();
+        bench.commit();
+        bench.disk.fail_to_sync(true);
+        bench.work();
+        assert!(matches!(bench.store.commit(), Err(Failure::Fatal(_))));
+        bench.disk.fail_to_sync(false);
+        // The process starts again, and finds in the memory of the system what is on no disk.
+        assert!(bench.reopen(false).damage.is_empty());
+        bench.commit();
+        bench.work();
+        bench.commit();
+        assert!(bench.reopen(true).damage.is_empty(), "seed {seed}");
+        bench.check();
+    }
 }
 
 #[test]

@@ -79,8 +79,13 @@ mod tests {
 
     /// A store with plain and rewritten segments, in which one message in ten waits.
     fn filled(disk: &FaultDisk) -> u64 {
-        let settings =
-            Settings { segment_bytes: 20_000, checkpoint_bytes: 20_000, step_bytes: 4_000, syncs: true };
+        let settings = Settings {
+            segment_bytes: 20_000,
+            checkpoint_bytes: 20_000,
+            step_bytes: 4_000,
+            syncs: true,
+            most_needed: 50,
+        };
         let mut store = Store::open(disk.clone(), MemoryIndex::default(), settings).unwrap().0;
         for number in 1..=2_000 {
             let mut batch = Batch::default();

@@ -142,13 +142,15 @@ class Delegations:
         self._schedule(child)
         return child
 
-    def hand_over(self, now: int, child: Child) -> None:
-        """Begins the handover of the subtree to the child."""
+    def hand_over(self, now: int, child: Child, *, keeps_queues: bool = False) -> None:
+        """Begins the handover of the subtree to the child. `keeps_queues`: the child, if it was restarted,
+        has what waited for sessions at its run before."""
         delegation = child.delegation
         assert delegation.link is not None
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
             child.is_first = False
-            self._owner_subscriptions.interrupt(delegation.subtree)
+            if not keeps_queues:
+                self._owner_subscriptions.interrupt(delegation.subtree)
             # The child was restarted: nobody serves the subtree now, and only the cut changes.
             self._cut(child)
         child.handover_source = self._give(child, delegation.link)

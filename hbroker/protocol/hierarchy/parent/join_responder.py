@@ -58,6 +58,8 @@ class Applicant:
     policy: LeasePolicy
     fenced: bool
     """Whether the joiner holds nothing, or holds it by a lease that ends (§5.6)."""
+    keeps_queues: bool
+    """Whether the joiner has what waited for sessions at the run before it (§5.8)."""
 
     def is_holder(self, delegation: Delegation) -> bool:
         """Whether the joiner is the holder of a delegation, in this run or another (§5.1)."""
@@ -98,7 +100,15 @@ def applicant_from(join: pb.Join) -> Applicant | None:
     policy = LeasePolicy.SERVE if join.policy == pb.LEASE_POLICY_SERVE else LeasePolicy.FENCE
     fenced = join.fenced or not join.epoch or policy is LeasePolicy.FENCE
     return Applicant(
-        join.request, join.node, join.subtree, address, join.incarnation, join.epoch, policy, fenced
+        join.request,
+        join.node,
+        join.subtree,
+        address,
+        join.incarnation,
+        join.epoch,
+        policy,
+        fenced,
+        join.keeps_queues,
     )
 
 
@@ -314,7 +324,7 @@ class JoinResponder:
         if applicant.epoch:
             self._delegations.adopt(now, child)
         else:
-            self._delegations.hand_over(now, child)
+            self._delegations.hand_over(now, child, keeps_queues=applicant.keeps_queues)
 
     def _renew(
         self, now: int, child: Child, link: int, join: pb.Join, applicant: Applicant, grant: Grant

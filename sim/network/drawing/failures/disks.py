@@ -14,8 +14,10 @@ from ...actions import (
     Crash,
     Exhaust,
     FailDisk,
+    FailSync,
     Falter,
     FillDisk,
+    FlipBit,
     Join,
     LosePower,
     MendDisk,
@@ -28,7 +30,7 @@ from ...paths import Faults
 from ...plan import SECOND, NodePlan
 from ..nodes.successions import FAULTS, meanwhile
 
-__all__ = ["draw_disks", "draw_stores"]
+__all__ = ["draw_disks", "draw_store_faults", "draw_stores"]
 
 PROMISING = (Join, Move, Subscribe)
 """After these actions a node makes a promise that relies on its files."""
@@ -85,6 +87,24 @@ def draw_stores(random: Random, nodes: list[NodePlan]) -> list[NodePlan]:
     """Returns the nodes, and which of them keep messages on disk: usually all, at times some or none."""
     share = random.choice((0.0, 0.5, 1.0, 1.0, 1.0))
     return [replace(node, has_store=random.random() < share) for node in nodes]
+
+
+def draw_store_faults(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Iterator[Action]:
+    """Stores whose syncs fail, or in which a bit changes. The node starts again.
+
+    In a third of the plans in which processes die, unless nothing else may fail.
+    """
+    stored = [node for node in nodes if node.has_store]
+    may_fail = any(isinstance(action, Crash | LosePower) for action in actions)
+    may_fail &= not any(isinstance(action, Exhaust | Falter | Succeed) for action in actions)
+    if not (stored and may_fail) or random.random() >= 1 / 3:
+        return
+    for _ in range(random.randint(1, 3)):
+        node, at = random.choice(stored).name, _moment(random, actions)
+        until = at + random.randrange(SECOND // 10, 3 * SECOND)
+        yield FailSync(at, node) if random.random() < 0.6 else FlipBit(at, node)
+        yield MendDisk(until, node)
+        yield Restart(until + 1, node)
 
 
 def _deaths_on_full_disks(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Iterator[Action]:

@@ -15,10 +15,11 @@ use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::transport::delivery_records::{Ticket, Tickets};
 use crate::link_id::SessionKey;
 use crate::store::mailbox::{Mailbox, ReadRequest};
+use crate::store::merge::{Fields, Identity};
 use crate::store::record::{Batch, Target};
 use crate::store::{Messages, Stored};
 use crate::tables::match_set::Overflow;
-use crate::wire::MeantFor;
+use crate::wire::{MeantFor, PublishView};
 
 /// The targets of a message are divided into several records if they have more bytes than this.
 const MOST_TARGET_BYTES: usize = 64 << 10;
@@ -91,6 +92,16 @@ impl Storing {
             }
         }
         settled.clear();
+    }
+
+    /// These messages of a session wait at another node now.
+    pub fn note_moved(&mut self, session: u64, mut numbers: Vec<u64>) {
+        self.end_message();
+        numbers.sort_unstable();
+        for some in numbers.chunks(MOST_SETTLED) {
+            let runs = some.chunk_by(|one, next| one + 1 == *next);
+            self.batch.add_moved(session, runs.map(|run| (run[0], run[run.len() - 1])));
+        }
     }
 
     /// A session has ended, and its stored queue with it. Another worker may begin it anew, so this is submitted
@@ -172,6 +183,19 @@ impl Storing {
             self.batch.add_message(expires, &field);
         }
     }
+}
+
+/// How a merge of stores reads what is stored.
+pub const FIELDS: Fields = Fields { identity: identity_of, topic: topic_of, share: shared_of };
+
+fn identity_of(field: &[u8]) -> Option<Identity> {
+    let PublishView { publisher, sequence, published_at_us, fragment, .. } = publish_of(field)?;
+    let first = sequence.saturating_sub(fragment.map_or(0, |fragment| fragment.index.into()));
+    Some(Identity { publisher, sequence, first, published_at: published_at_us })
+}
+
+fn topic_of(field: &[u8]) -> Option<&str> {
+    publish_of(field).map(|publish| publish.topic)
 }
 
 /// How a session gets a message, as bytes: `QoS` and overflow policy; the listener or the shared subscription;

@@ -1,0 +1,260 @@
+//! Two stores of one subtree become one: of a node that came back after another one had served its subtree, or of
+//! the two sides of a partition.
+//!
+//! A message is known by its publisher and its sequence, whatever number it has in a queue. What waits for a session
+//! in both stores waits for it once afterwards. What waits in one, and was delivered or discarded according to the
+//! other, does not wait any more. (What has moved to another node is neither: [`Kind::Moved`].)
+//!
+//! 1. *Decide*: which targets of either store are not needed. If the numbers of all messages do not fit in the
+//!    memory, the sessions are divided into parts, and the logs are read once for each part.
+//! 2. *Write*: both logs are read side by side. Each publisher's messages are written in the order of their
+//!    sequences; apart from that, those that were published earlier come first.
+
+mod decisions;
+mod order;
+mod reading;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::store::disk::Disk;
+use crate::store::index::Index;
+use crate::store::record::{Batch, MessageBody, Target};
+use crate::store::segment::Damage;
+use crate::store::{Failure, Store};
+
+use decisions::{Decided, decide};
+use order::Side;
+use reading::{Chunk, read_chunks};
+
+/// Records are given to the new store when they have so many bytes.
+const BATCH: usize = 1 << 20;
+/// After so many written messages the caller is told.
+const PROGRESS: u64 = 1 << 18;
+
+/// Who published a message, and when. Only the engine can read it in the field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub publisher: u64,
+    pub sequence: u64,
+    /// The sequence of the message's first fragment.
+    pub first: u64,
+    /// Microseconds since the Unix epoch.
+    pub published_at: u64,
+}
+
+/// How the engine reads what it has stored.
+#[derive(Clone, Copy)]
+pub struct Fields {
+    /// Who published a message; `None`: the field is not valid.
+    pub identity: fn(&[u8]) -> Option<Identity>,
+    /// The topic; `None`: the field is not valid.
+    pub topic: fn(&[u8]) -> Option<&str>,
+    /// The shared subscription through which a session gets a message; 0: it gets it by itself.
+    pub share: fn(&[u8]) -> u64,
+}
+
+/// What a merge has done.
+#[derive(Debug, Default)]
+pub struct Merged {
+    /// How many messages wait now; one that waits for several sessions counts for each.
+    pub waiting: u64,
+    /// How many waited in both stores.
+    pub common: u64,
+    /// How many waited in one, and were settled in the other.
+    pub settled: u64,
+    /// How many are not in the order of their publisher, because there was no memory for it.
+    pub disordered: u64,
+    pub retained: u64,
+    /// What was found damaged in the first, and in the second store.
+    pub damage: [Vec<Damage>; 2],
+}
+
+/// Why a merge ended.
+#[derive(Debug)]
+pub enum MergeError {
+    /// The numbers of all messages need more memory.
+    Memory,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for MergeError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Writes what waits and what is retained in two stores to a third, which is empty. `memory`: about so many bytes
+/// may be used for the numbers of messages. `progress` is called with the number of messages written so far.
+///
+/// # Errors
+/// A disk fails, or the memory is too small.
+pub fn merge<D: Disk + Sync, I: Index + Sync>(
+    stores: [&Store<D, I>; 2],
+    into: &mut Store<D, I>,
+    fields: Fields,
+    memory: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Merged, MergeError> {
+    let Decided { dropped, orders, common, settled, damage } = decide(stores, fields, memory)?;
+    let mut writer =
+        Writer { into, batch: Batch::default(), numbers: HashMap::default(), written: 0, progress };
+    let merged = Merged { common, settled, damage, ..Merged::default() };
+    let disordered = thread::scope(|scope| {
+        let mut sides = Vec::new();
+        for (store, dropped) in stores.into_iter().zip(&dropped) {
+            let (sender, receiver) = sync_channel::<io::Result<Chunk>>(0);
+            scope.spawn(move || read_chunks(store, dropped, fields, &sender));
+            sides.push(receiver);
+        }
+        let [first, second] = <[_; 2]>::try_from(sides).unwrap_or_else(|_| unreachable!("there are two"));
+        let [first_order, second_order] = orders;
+        write_in_order([Side::new(first, first_order), Side::new(second, second_order)], &mut writer, memory)
+    })?;
+    let retained = writer.write_retained(stores, fields)?;
+    let waiting = writer.finish()?;
+    Ok(Merged { waiting, disordered, retained, ..merged })
+}
+
+/// Writes all messages. Returns how many are not in the order of their publisher.
+fn write_in_order<D: Disk, I: Index>(
+    mut sides: [Side; 2],
+    writer: &mut Writer<'_, D, I>,
+    memory: usize,
+) -> io::Result<u64> {
+    let mut disordered = 0;
+    loop {
+        let heads = [sides[0].head()?, sides[1].head()?];
+        let earlier = match heads {
+            [None, None] => break,
+            [Some(_), None] => 0,
+            [None, Some(_)] => 1,
+            [Some(first), Some(second)] => {
+                usize::from(second.identity.published_at < first.identity.published_at)
+            }
+        };
+        let may_go =
+            |at: usize| heads[at].is_some_and(|head| !sides[1 - at].order.has_before(&head.identity));
+        let next = [earlier, 1 - earlier].into_iter().find(|at| may_go(*at));
+        match (next, heads) {
+            (Some(at), _) => {
+                let identity = sides[at].write_head(writer)?;
+                let [first, second] = &mut sides;
+                if at == 0 {
+                    second.write_deferred(&identity, &first.order, writer)?;
+                }
+            }
+            // Each of both heads waits for messages that are further on in the other log.
+            (None, [_, Some(_)]) if sides[1].deferred_bytes() < memory => sides[1].defer_head(),
+            (None, [_, Some(_)]) => {
+                disordered += 1;
+                sides[1].write_head(writer)?;
+            }
+            // The second log has nothing more, but deferred messages that wait for a later one of the first.
+            (None, _) => {
+                disordered += 1;
+                sides[0].write_head(writer)?;
+            }
+        }
+    }
+    sides[1].write_all_deferred(writer)?;
+    Ok(disordered)
+}
+
+/// The new store.
+struct Writer<'a, D, I> {
+    into: &'a mut Store<D, I>,
+    batch: Batch,
+    /// The last number of each session's queue.
+    numbers: HashMap<u64, u64, FxBuildHasher>,
+    written: u64,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl<D: Disk, I: Index> Writer<'_, D, I> {
+    /// Adds a message for the targets that it still has.
+    fn add(
+        &mut self,
+        message: &MessageBody<'_>,
+        is_kept: impl Fn(usize, &Target<'_>) -> bool,
+    ) -> io::Result<()> {
+        let before = self.written / PROGRESS;
+        for (_, target) in message.targets().enumerate().filter(|(at, target)| is_kept(*at, target)) {
+            let number = self.numbers.entry(target.session).or_default();
+            *number += 1;
+            self.batch.add_target(Target { number: *number, ..target });
+            self.written += 1;
+        }
+        if self.batch.target_bytes() > 0 {
+            self.batch.add_message(message.expires, message.field);
+        }
+        if self.written / PROGRESS > before {
+            (self.progress)(self.written);
+        }
+        if self.batch.bytes().len() >= BATCH { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.into.apply(self.batch.bytes());
+        self.batch.clear();
+        self.into.commit().map_err(error_of)?;
+        while self.into.maintain().map_err(error_of)? {}
+        Ok(())
+    }
+
+    /// Writes the retained messages: of each topic the one that was published last. Returns how many messages and
+    /// fragments they are.
+    fn write_retained(&mut self, stores: [&Store<D, I>; 2], fields: Fields) -> io::Result<u64> {
+        let mut newest: HashMap<Vec<u8>, Identity, FxBuildHasher> = HashMap::default();
+        let is_same =
+            |one: &Identity, other: &Identity| (one.publisher, one.first) == (other.publisher, other.first);
+        for store in stores {
+            store.each_retained(|field| {
+                if let (Some(identity), Some(topic)) = ((fields.identity)(field), (fields.topic)(field)) {
+                    let known = newest.entry(topic.as_bytes().to_vec()).or_insert(identity);
+                    if known.published_at < identity.published_at {
+                        *known = identity;
+                    }
+                }
+            })?;
+        }
+        let mut number = 0;
+        let mut written: HashMap<(u64, u64), (), FxBuildHasher> = HashMap::default();
+        for store in stores {
+            let mut failed = Ok(());
+            store.each_retained(|field| {
+                if let (Some(identity), Some(topic)) = ((fields.identity)(field), (fields.topic)(field))
+                    && newest.get(topic.as_bytes()).is_some_and(|known| is_same(known, &identity))
+                    && written.insert((identity.publisher, identity.sequence), ()).is_none()
+                    && failed.is_ok()
+                {
+                    number += 1;
+                    self.batch.add_retained(number, field);
+                    if self.batch.bytes().len() >= BATCH {
+                        failed = self.flush();
+                    }
+                }
+            })?;
+            failed?;
+        }
+        Ok(number)
+    }
+
+    fn finish(mut self) -> io::Result<u64> {
+        self.flush()?;
+        self.into.make_checkpoint().map_err(error_of)?;
+        Ok(self.written)
+    }
+}
+
+fn error_of(failure: Failure) -> io::Error {
+    match failure {
+        Failure::Unwritten(error) | Failure::Fatal(error) => error,
+    }
+}
