@@ -596,11 +596,12 @@ class Endpoint(_Core):
         """Blocks until everything that is queued was sent and, if it is reliable, acknowledged."""
     def shutdown(self) -> None:
         """Stops the threads, closes the sockets, and stores what was given to the store. Idempotent."""
-    def open_store(self, folder: str, syncs: bool) -> list[str]:
+    def open_store(self, folder: str, syncs: bool, most_bytes: int) -> list[str]:
         """Opens the store in a folder, or makes it. From then on messages for sessions that are not connected
         are given to it, and their PUBACKs wait until they are stored.
 
         `syncs`: a message counts as stored once it would survive a loss of power, not once it is written.
+        `most_bytes`: with more bytes in the log, no message is taken over that has to be stored.
         Returns a line for each piece of damage that was found. Raises OSError.
         """
     def run_store(self) -> None:

@@ -43,6 +43,8 @@ class Limits:
     """Messages that are queued for one session."""
     queue_bytes: int = 16 * 1024 * 1024
     """The bytes of these, with the cost of keeping them."""
+    store_bytes: int = 1 << 40
+    """The bytes of the log of the node's store. With more, it takes over no message that has to be stored."""
     subscriptions: int = 100_000
     """Filters of one session. Each 64 bytes of a filter's length count as one filter more."""
     session_expiry: int = 7 * 86_400

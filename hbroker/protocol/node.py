@@ -95,6 +95,7 @@ class Node:
         """When every lease that an earlier run may have granted has ended."""
         self._now = 0
         self.jurisdiction = Jurisdiction(core, storage.save_delegation, unix_offset_us)
+        has_lost = restored.has_lost_subscriptions
         context = self._context = NodeContext(
             settings,
             core,
@@ -107,16 +108,14 @@ class Node:
             self._clock,
             incarnation,
             unix_offset_us,
-            keeps_queues=settings.has_store and restored.had_store and not restored.has_lost_subscriptions,
+            keeps_queues=settings.has_store and restored.had_store and not has_lost,
         )
         self._status_topics = (
             StatusTopic(settings.name, "status", core, self.status, 0),
             StatusTopic(settings.name, "sessions", core, self._session_status, 1),
         )
         self._connected_subscriptions, self._saved_subscriptions = _split_saved(restored, self._has_store)
-        self._recovery = Recovery(
-            context, self._connected_subscriptions, has_lost_subscriptions=restored.has_lost_subscriptions
-        )
+        self._recovery = Recovery(context, self._connected_subscriptions, has_lost_subscriptions=has_lost)
         self.owner_subscriptions = OwnerSubscriptions(context, self._subscription_changed)
         self.sessions = self.owner_subscriptions.sessions
         self.subscription_store = self.owner_subscriptions.subscription_store

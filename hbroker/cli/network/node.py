@@ -69,6 +69,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     ("--sessions-per-address", "N", "clients and children of one address at most"),
     ("--queue-messages", "N", "messages that wait for one session at most"),
     ("--queue-bytes", "N", "bytes that wait for one session at most"),
+    ("--store-bytes", "N", "bytes of the log of its store at most"),
     ("--session-expiry", "SECONDS", "how long a session is kept at most without its client"),
     ("--subscriptions", "N", "filters of one session at most"),
     ("--delegations", "N", "subtrees that it hands on at most"),

@@ -70,18 +70,19 @@ pub struct Settings {
     pub syncs: bool,
     /// Segments are rewritten if less than this percentage of them is needed.
     pub most_needed: u64,
+    /// With more bytes in the log, no message should be taken over that has to be stored.
+    pub most_bytes: u64,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            segment_bytes: 64 << 20,
-            checkpoint_bytes: 64 << 20,
-            step_bytes: 1 << 20,
-            syncs: true,
-            most_needed: 50,
-        }
-    }
+impl Settings {
+    pub const DEFAULT: Self = Self {
+        segment_bytes: 64 << 20,
+        checkpoint_bytes: 64 << 20,
+        step_bytes: 1 << 20,
+        syncs: true,
+        most_needed: 50,
+        most_bytes: u64::MAX,
+    };
 }
 
 /// See the module.
@@ -375,6 +376,9 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// # Errors
     /// The disk fails.
     pub fn each_retained(&self, mut with: impl FnMut(&[u8])) -> io::Result<()> {
+        if self.retained() == 0 {
+            return Ok(());
+        }
         self.each_record(|kind, body| {
             if kind == Kind::Retained
                 && let Some((number, field)) = record::retained_of(body)
@@ -391,9 +395,10 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// # Errors
     /// The disk fails.
     pub fn each_record(&self, mut each: impl FnMut(Kind, &[u8])) -> io::Result<Vec<Damage>> {
-        let mut damage = Vec::new();
+        let (mut damage, mut bytes) = (Vec::new(), Vec::new());
         for (base, ..) in self.log.segments() {
-            damage.extend(segment::read_segment(&self.log.read_whole(base)?, base, &mut each).damage);
+            self.log.read_segment(base, &mut bytes)?;
+            damage.extend(segment::read_segment(&bytes, base, &mut each).damage);
         }
         Ok(damage)
     }
@@ -430,6 +435,11 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// The state of a session's queue; `None`: it has none.
     pub fn state(&self, session: u64) -> Option<QueueState> {
         self.queues.state(session)
+    }
+
+    /// Whether the log has more bytes than it should.
+    pub fn is_too_large(&self) -> bool {
+        self.log.bytes() > self.settings.most_bytes
     }
 
     /// The bytes of all segments.

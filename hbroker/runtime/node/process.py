@@ -241,7 +241,7 @@ class _Process:
         existed, damage = folder.exists(), []
         if self._configured.has_store:
             syncs = self._configured.durability is Durability.FSYNC
-            damage = self._endpoint.open_store(str(folder), syncs)
+            damage = self._endpoint.open_store(str(folder), syncs, self._configured.limits.store_bytes)
             for line in damage:
                 self._log.error("store_damaged", folder=str(folder), what=line)
         elif folder.exists():

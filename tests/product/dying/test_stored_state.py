@@ -29,9 +29,11 @@ def read_retained(root: str, count: int) -> dict[str, bytes]:
         while len(found) < count:
             message = messages.next(timeout=PATIENCE)
             assert message is not None, f"only {sorted(found)}"
-            found[message.topic] = message.payload
+            if message.retained:
+                found[message.topic] = message.payload
         while (message := messages.next(timeout=0.2)) is not None:
-            found[message.topic] = message.payload
+            if message.retained:
+                found[message.topic] = message.payload
     return found
 
 

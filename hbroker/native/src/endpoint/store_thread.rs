@@ -63,7 +63,7 @@ mod tests {
         let mailbox = Arc::new(Mailbox::new(1));
         let (send, receive) = mpsc::channel();
         mailbox.set_waker(0, Box::new(move || _ = send.send(())));
-        let settings = Settings { checkpoint_bytes: 1 << 20, ..Settings::default() };
+        let settings = Settings { checkpoint_bytes: 1 << 20, ..Settings::DEFAULT };
         let store = Store::open(disk.clone(), index.clone(), settings).unwrap().0;
         let thread = StoreThread::start(Arc::clone(&mailbox), store).unwrap();
         for number in 1..=1_000 {
@@ -78,7 +78,7 @@ mod tests {
         mailbox.close();
         thread.join();
         assert_eq!(index.size(), (1, 2), "the row of a queue, a full block, and one that is not full");
-        let (store, _) = Store::open(disk, index, Settings::default()).unwrap();
+        let (store, _) = Store::open(disk, index, Settings::DEFAULT).unwrap();
         assert_eq!(store.state(7).map(|state| (state.next, state.live)), Some((1_001, 1_000)));
     }
 }

@@ -82,9 +82,10 @@ impl Endpoint {
         py: Python<'_>,
         folder: PathBuf,
         syncs: bool,
+        most_bytes: u64,
     ) -> PyResult<Vec<String>> {
         let core = &self_.as_super().core;
-        let damage = py.detach(|| core.open_store(&folder, syncs)).map_err(PyOSError::new_err)?;
+        let damage = py.detach(|| core.open_store(&folder, syncs, most_bytes)).map_err(PyOSError::new_err)?;
         Ok(damage.iter().map(ToString::to_string).collect())
     }
 

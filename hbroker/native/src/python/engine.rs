@@ -16,8 +16,7 @@ const SETTINGS: Settings = Settings {
     segment_bytes: 16 << 10,
     checkpoint_bytes: 20 << 10,
     step_bytes: 4 << 10,
-    syncs: true,
-    most_needed: 50,
+    ..Settings::DEFAULT
 };
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]

@@ -67,7 +67,7 @@ impl StoppedStore {
         let (store, recovered) = py.detach(|| {
             let disk = Folder::open(&folder.join("log"))?;
             let index = LsmIndex::open(&folder.join("index"))?;
-            Store::open(disk, index, Settings { syncs: false, ..Settings::default() })
+            Store::open(disk, index, Settings { syncs: false, ..Settings::DEFAULT })
         })?;
         let damage = recovered.damage.iter().map(ToString::to_string).collect();
         let (batch, numbers) = (Batch::default(), std::collections::HashMap::new());

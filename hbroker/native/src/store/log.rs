@@ -413,15 +413,22 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// All bytes of the segment at `base`.
+    fn read_whole(&self, base: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read_segment(base, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads all bytes of the segment at `base` into a buffer. Memory that the buffer has is used again: for one as
+    /// large as this the system would have to find pages each time.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn read_whole(&self, base: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; self.segments[&base].bytes as usize];
-        let read = self.disk.read(&name_of(base), 0, &mut bytes)?;
+    pub fn read_segment(&self, base: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+        bytes.resize(self.segments[&base].bytes as usize, 0);
+        let read = self.disk.read(&name_of(base), 0, bytes)?;
         bytes.truncate(read);
-        Ok(bytes)
+        Ok(())
     }
 
     /// Where a record is that was written: the base of its segment, and the offset in the file.

@@ -26,6 +26,7 @@ use crate::store::{Failure, Messages, Store};
 
 /// With so many bytes of records that are not on the disk, the mailbox is full.
 const MOST_BYTES: usize = 64 << 20;
+const TOO_LARGE: &str = "the log has more bytes than `limits.store_bytes`";
 /// How often a disk that takes no more is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How many steps of maintenance one turn takes at most, if there is something else to do.
@@ -59,6 +60,8 @@ struct State {
     /// The bytes that a turn has taken, and that are not stored yet.
     taken: usize,
     health: Health,
+    /// The log has more bytes than it should.
+    is_too_large: bool,
     damage: Vec<Damage>,
     is_closed: bool,
 }
@@ -150,9 +153,13 @@ impl Mailbox {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// How the disk does.
+    /// How the disk does. It counts as full, too, if the log has more bytes than it should.
     pub fn health(&self) -> Health {
-        self.state.lock().health.clone()
+        let state = self.state.lock();
+        match &state.health {
+            Health::Working if state.is_too_large => Health::Full(TOO_LARGE.into()),
+            health => health.clone(),
+        }
     }
 
     /// The damage that was found since the last call.
@@ -221,6 +228,7 @@ impl Mailbox {
         }
         self.note_damage(&store.take_damage());
         self.note(result);
+        self.note_size(store.is_too_large());
         has_more && is_written
     }
 
@@ -303,9 +311,16 @@ impl Mailbox {
         }
     }
 
+    fn note_size(&self, is_too_large: bool) {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.is_too_large, is_too_large) != is_too_large {
+            self.update_full(&state);
+        }
+    }
+
     fn update_full(&self, state: &State) {
-        let bytes = state.records.len() + state.taken;
-        self.full.store(bytes > MOST_BYTES || state.health != Health::Working, Ordering::Relaxed);
+        let is_large = state.is_too_large || state.records.len() + state.taken > MOST_BYTES;
+        self.full.store(is_large || state.health != Health::Working, Ordering::Relaxed);
     }
 
     /// Wakes all workers.
@@ -330,7 +345,7 @@ mod tests {
     }
 
     fn open(disk: &FaultDisk) -> Store<FaultDisk, MemoryIndex> {
-        Store::open(disk.clone(), MemoryIndex::default(), Settings::default()).unwrap().0
+        Store::open(disk.clone(), MemoryIndex::default(), Settings::DEFAULT).unwrap().0
     }
 
     #[test]
@@ -357,6 +372,31 @@ mod tests {
         disk.set_space(None);
         mailbox.turn(&mut store);
         assert_eq!((mailbox.stored(), mailbox.health(), mailbox.is_full()), (1, Health::Working, false));
+    }
+
+    #[test]
+    fn a_log_that_is_too_large_is_full_until_it_is_smaller() {
+        let (disk, mailbox) = (FaultDisk::default(), Mailbox::new(1));
+        let settings = Settings {
+            most_bytes: 6_000,
+            segment_bytes: 2_000,
+            checkpoint_bytes: 2_000,
+            ..Settings::DEFAULT
+        };
+        let mut store = Store::open(disk.clone(), MemoryIndex::default(), settings).unwrap().0;
+        let mut number = 0;
+        while !mailbox.is_full() {
+            number += 1;
+            mailbox.submit(&mut message(number));
+            while mailbox.turn(&mut store) {}
+            assert_eq!(mailbox.stored(), number, "what was taken over is stored");
+        }
+        assert!(number > 50 && matches!(mailbox.health(), Health::Full(_)));
+        let mut batch = Batch::default();
+        batch.add_settled(7, [(1, number)]);
+        mailbox.submit(&mut batch);
+        while mailbox.turn(&mut store) {}
+        assert_eq!((mailbox.is_full(), mailbox.health()), (false, Health::Working));
     }
 
     #[test]

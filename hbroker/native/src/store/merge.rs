@@ -5,19 +5,19 @@
 //! in both stores waits for it once afterwards. What waits in one, and was delivered or discarded according to the
 //! other, does not wait any more. (What has moved to another node is neither: [`Kind::Moved`].)
 //!
-//! 1. *Decide*: which targets of either store are not needed. If the numbers of all messages do not fit in the
-//!    memory, the sessions are divided into parts, and the logs are read once for each part.
-//! 2. *Write*: both logs are read side by side. Each publisher's messages are written in the order of their
-//!    sequences; apart from that, those that were published earlier come first.
+//! 1. Both logs are read for the sequences of each publisher (`order`).
+//! 2. Both are read again, side by side, and written. Each publisher's messages are written in the order of their
+//!    sequences; apart from that, those that were published earlier come first. So a message that both logs have is
+//!    reached in both at about the same time, and its two records become one (`joining`).
 
-mod decisions;
+mod joining;
 mod order;
 mod reading;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 
 use hashbrown::HashMap;
@@ -29,9 +29,9 @@ use crate::store::record::{Batch, MessageBody, Target};
 use crate::store::segment::Damage;
 use crate::store::{Failure, Store};
 
-use decisions::{Decided, decide};
-use order::Side;
-use reading::{Chunk, read_chunks};
+use joining::Joining;
+use order::{Side, order_of};
+use reading::{Chunk, delivered_of, read_chunks};
 
 /// Records are given to the new store when they have so many bytes.
 const BATCH: usize = 1 << 20;
@@ -90,8 +90,12 @@ impl From<io::Error> for MergeError {
     }
 }
 
+/// A message of a session: the session, the shared subscription, the publisher, and the sequence.
+type Copy = (u64, u64, u64, u64);
+
 /// Writes what waits and what is retained in two stores to a third, which is empty. `memory`: about so many bytes
-/// may be used for the numbers of messages. `progress` is called with the number of messages written so far.
+/// may be used for the sequences of messages, and for messages that wait for others. `progress` is called with the
+/// number of messages written so far.
 ///
 /// # Errors
 /// A disk fails, or the memory is too small.
@@ -102,29 +106,51 @@ pub fn merge<D: Disk + Sync, I: Index + Sync>(
     memory: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Merged, MergeError> {
-    let Decided { dropped, orders, common, settled, damage } = decide(stores, fields, memory)?;
+    let delivered = both(|| delivered_of(stores[0]), || delivered_of(stores[1]))?;
+    let order = |at: usize| order_of(stores[at], &delivered[at], fields, memory / 2);
+    let [Some(first), Some(second)] = both(|| order(0), || order(1))? else {
+        return Err(MergeError::Memory);
+    };
+    let ((first_order, first_late, first_damage), (second_order, second_late, second_damage)) =
+        (first, second);
+    let delivered = &delivered;
     let mut writer =
         Writer { into, batch: Batch::default(), numbers: HashMap::default(), written: 0, progress };
-    let merged = Merged { common, settled, damage, ..Merged::default() };
+    let mut joining = Joining::new(fields, [first_late, second_late]);
     let disordered = thread::scope(|scope| {
-        let mut sides = Vec::new();
-        for (store, dropped) in stores.into_iter().zip(&dropped) {
+        let chunks = [0, 1].map(|at: usize| {
             let (sender, receiver) = sync_channel::<io::Result<Chunk>>(0);
-            scope.spawn(move || read_chunks(store, dropped, fields, &sender));
-            sides.push(receiver);
-        }
-        let [first, second] = <[_; 2]>::try_from(sides).unwrap_or_else(|_| unreachable!("there are two"));
-        let [first_order, second_order] = orders;
-        write_in_order([Side::new(first, first_order), Side::new(second, second_order)], &mut writer, memory)
+            let (used_sender, used) = channel();
+            scope.spawn(move || read_chunks(stores[at], &delivered[at], fields, &sender, &used));
+            (receiver, used_sender)
+        });
+        let [first, second] = chunks;
+        let sides = [Side::new(first, first_order), Side::new(second, second_order)];
+        write_in_order(sides, &mut joining, &mut writer, memory)
     })?;
     let retained = writer.write_retained(stores, fields)?;
     let waiting = writer.finish()?;
-    Ok(Merged { waiting, disordered, retained, ..merged })
+    let Joining { common, settled, .. } = joining;
+    Ok(Merged { waiting, common, settled, disordered, retained, damage: [first_damage, second_damage] })
+}
+
+/// Does two things side by side.
+fn both<R: Send>(
+    first: impl FnOnce() -> io::Result<R> + Send,
+    second: impl FnOnce() -> io::Result<R> + Send,
+) -> io::Result<[R; 2]> {
+    thread::scope(|scope| {
+        let other = scope.spawn(second);
+        let first = first();
+        let second = other.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended")));
+        Ok([first?, second?])
+    })
 }
 
 /// Writes all messages. Returns how many are not in the order of their publisher.
 fn write_in_order<D: Disk, I: Index>(
     mut sides: [Side; 2],
+    joining: &mut Joining,
     writer: &mut Writer<'_, D, I>,
     memory: usize,
 ) -> io::Result<u64> {
@@ -135,35 +161,35 @@ fn write_in_order<D: Disk, I: Index>(
             [None, None] => break,
             [Some(_), None] => 0,
             [None, Some(_)] => 1,
-            [Some(first), Some(second)] => {
-                usize::from(second.identity.published_at < first.identity.published_at)
+            [Some(first), Some(second)] => usize::from(second.published_at < first.published_at),
+        };
+        let may_go = |at: usize| heads[at].is_some_and(|head| !sides[1 - at].order.has_before(&head));
+        let next = match ([earlier, 1 - earlier].into_iter().find(|at| may_go(*at)), heads) {
+            (Some(at), _) => at,
+            // Each of both heads waits for messages that are further on in the other log.
+            (None, [_, Some(_)]) if sides[1].deferred_bytes() < memory => {
+                sides[1].defer_head();
+                continue;
+            }
+            (None, [_, second]) => {
+                disordered += 1;
+                usize::from(second.is_some())
             }
         };
-        let may_go =
-            |at: usize| heads[at].is_some_and(|head| !sides[1 - at].order.has_before(&head.identity));
-        let next = [earlier, 1 - earlier].into_iter().find(|at| may_go(*at));
-        match (next, heads) {
-            (Some(at), _) => {
-                let identity = sides[at].write_head(writer)?;
-                let [first, second] = &mut sides;
-                if at == 0 {
-                    second.write_deferred(&identity, &first.order, writer)?;
-                }
-            }
-            // Each of both heads waits for messages that are further on in the other log.
-            (None, [_, Some(_)]) if sides[1].deferred_bytes() < memory => sides[1].defer_head(),
-            (None, [_, Some(_)]) => {
-                disordered += 1;
-                sides[1].write_head(writer)?;
-            }
-            // The second log has nothing more, but deferred messages that wait for a later one of the first.
-            (None, _) => {
-                disordered += 1;
-                sides[0].write_head(writer)?;
-            }
+        let [first, second] = &mut sides;
+        if next == 0 {
+            let identity =
+                first.take_head(|order, record| joining.take(0, record, order, &second.order, writer))?;
+            second.take_deferred(&identity, &first.order, |order, record| {
+                joining.take(1, record, order, &first.order, writer)
+            })?;
+        } else {
+            second.take_head(|order, record| joining.take(1, record, order, &first.order, writer))?;
         }
     }
-    sides[1].write_all_deferred(writer)?;
+    let [first, second] = &mut sides;
+    second.take_all_deferred(|order, record| joining.take(1, record, order, &first.order, writer))?;
+    joining.write_rest(writer)?;
     Ok(disordered)
 }
 
@@ -178,11 +204,11 @@ struct Writer<'a, D, I> {
 }
 
 impl<D: Disk, I: Index> Writer<'_, D, I> {
-    /// Adds a message for the targets that it still has.
+    /// Adds a message for those of its targets that `is_kept` keeps.
     fn add(
         &mut self,
         message: &MessageBody<'_>,
-        is_kept: impl Fn(usize, &Target<'_>) -> bool,
+        mut is_kept: impl FnMut(usize, &Target<'_>) -> bool,
     ) -> io::Result<()> {
         let before = self.written / PROGRESS;
         for (_, target) in message.targets().enumerate().filter(|(at, target)| is_kept(*at, target)) {

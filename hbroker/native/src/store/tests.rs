@@ -13,7 +13,7 @@ use crate::store::{EIO, Failure, Settings, Store};
 
 /// So small that a run has many segments and checkpoints.
 const SETTINGS: Settings =
-    Settings { segment_bytes: 4_096, checkpoint_bytes: 6_000, step_bytes: 700, syncs: true, most_needed: 50 };
+    Settings { segment_bytes: 4_096, checkpoint_bytes: 6_000, step_bytes: 700, ..Settings::DEFAULT };
 
 /// Stands for the session of a retained message.
 const RETAINED: u64 = u64::MAX;
@@ -413,7 +413,7 @@ fn flipped_bits_are_reported_and_never_served() {
 #[test]
 fn messages_that_the_disk_cannot_read_now_are_there_when_it_can() {
     let disk = FaultDisk::default();
-    let open = || Store::open(disk.clone(), MemoryIndex::default(), Settings::default()).unwrap().0;
+    let open = || Store::open(disk.clone(), MemoryIndex::default(), Settings::DEFAULT).unwrap().0;
     let mut store = open();
     for number in 1..=3 {
         let mut batch = Batch::default();

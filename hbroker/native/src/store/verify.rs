@@ -83,8 +83,7 @@ mod tests {
             segment_bytes: 20_000,
             checkpoint_bytes: 20_000,
             step_bytes: 4_000,
-            syncs: true,
-            most_needed: 50,
+            ..Settings::DEFAULT
         };
         let mut store = Store::open(disk.clone(), MemoryIndex::default(), settings).unwrap().0;
         for number in 1..=2_000 {

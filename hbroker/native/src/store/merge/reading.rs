@@ -1,62 +1,127 @@
 //! The messages of a store in the order of its log.
 
 use std::io;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender};
 
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::link::receive::ranges::RangeSet;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
-use crate::store::merge::decisions::Bits;
 use crate::store::merge::{Fields, Identity};
-use crate::store::record::{Kind, MessageBody};
+use crate::store::record::{Kind, MessageBody, SettledBody, Target};
 use crate::store::segment::read_segment;
+
+/// How a store has a message for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Waiting,
+    /// It was delivered or discarded.
+    Settled,
+    /// It has moved, or it is unknown what became of it.
+    Gone,
+}
+
+/// By session, the numbers that were delivered or discarded.
+pub type Delivered = HashMap<u64, RangeSet, FxBuildHasher>;
 
 /// The messages of one segment.
 #[derive(Default)]
 pub struct Chunk {
-    pub bytes: Vec<u8>,
+    bytes: Vec<u8>,
     pub heads: Vec<Head>,
-    /// For each target of each message, one after the other: whether it is kept.
-    pub kept: Bits,
+    /// For each target of each message, one after the other.
+    statuses: Vec<Status>,
 }
 
-/// A message in a chunk that still has a target.
+/// A message in a chunk that waits for a session, or was settled.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub identity: Identity,
     /// Where the record's body is.
     start: u32,
     end: u32,
-    /// Where its targets begin among those of the chunk.
-    pub targets: u32,
+    /// Where its targets begin among those of the chunk, and how many they are.
+    targets: u32,
+    count: u32,
+}
+
+/// A message of a log.
+#[derive(Clone, Copy)]
+pub struct Record<'a> {
+    pub identity: Identity,
+    pub body: &'a [u8],
+    /// For each of its targets.
+    pub statuses: &'a [Status],
+}
+
+impl Record<'_> {
+    /// The message. It was parsed before.
+    pub fn message(&self) -> MessageBody<'_> {
+        MessageBody::parse(self.body).expect("it was valid")
+    }
 }
 
 impl Chunk {
-    /// A message. It was parsed before.
-    pub fn message(&self, head: &Head) -> MessageBody<'_> {
-        let body = &self.bytes[head.start as usize..head.end as usize];
-        MessageBody::parse(body).expect("it was valid")
+    /// Its memory.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
-    /// The body of a message's record.
-    pub fn body(&self, head: &Head) -> &[u8] {
-        &self.bytes[head.start as usize..head.end as usize]
+    pub fn record(&self, head: &Head) -> Record<'_> {
+        let &Head { identity, start, end, targets, count } = head;
+        Record {
+            identity,
+            body: &self.bytes[start as usize..end as usize],
+            statuses: &self.statuses[targets as usize..(targets + count) as usize],
+        }
     }
 }
 
-/// Sends the messages of a store that are still needed, segment by segment.
+/// The numbers that were delivered or discarded, as far as the log still says.
+pub fn delivered_of<D: Disk, I: Index>(store: &Store<D, I>) -> io::Result<Delivered> {
+    let mut delivered = Delivered::default();
+    if store.states().all(|state| state.live + 1 == state.next) {
+        return Ok(delivered);
+    }
+    store.each_record(|kind, body| {
+        if let Some(settled) = SettledBody::parse(body).filter(|_| kind == Kind::Settled) {
+            let numbers = delivered.entry(settled.session).or_insert_with(|| RangeSet::new(usize::MAX));
+            settled.ranges().for_each(|(first, last)| numbers.insert_range(first, last));
+        }
+    })?;
+    Ok(delivered)
+}
+
+/// How a store has a message for a session.
+pub fn status_of<D: Disk, I: Index>(
+    store: &Store<D, I>,
+    delivered: &Delivered,
+    target: &Target<'_>,
+) -> Status {
+    if store.queues.is_live(target.session, target.number) {
+        Status::Waiting
+    } else if delivered.get(&target.session).is_some_and(|numbers| numbers.contains(target.number)) {
+        Status::Settled
+    } else {
+        Status::Gone
+    }
+}
+
+/// Sends the messages of a store, segment by segment. `used`: memory that is not needed any more.
 pub fn read_chunks<D: Disk, I: Index>(
     store: &Store<D, I>,
-    dropped: &Bits,
+    delivered: &Delivered,
     fields: Fields,
     chunks: &SyncSender<io::Result<Chunk>>,
+    used: &Receiver<Vec<u8>>,
 ) {
-    let mut live = 0;
     for (base, ..) in store.log.segments() {
-        let chunk = store
-            .log
-            .read_whole(base)
-            .map(|bytes| chunk_of(store, dropped, fields, (base, bytes), &mut live));
+        let mut bytes = used.try_recv().unwrap_or_default();
+        let is_read = store.log.read_segment(base, &mut bytes);
+        let chunk = is_read.map(|()| chunk_of(store, delivered, fields, (base, bytes)));
         let has_failed = chunk.is_err();
         if chunks.send(chunk).is_err() || has_failed {
             return; // The writer has ended.
@@ -66,29 +131,28 @@ pub fn read_chunks<D: Disk, I: Index>(
 
 fn chunk_of<D: Disk, I: Index>(
     store: &Store<D, I>,
-    dropped: &Bits,
+    delivered: &Delivered,
     fields: Fields,
     (base, bytes): (u64, Vec<u8>),
-    live: &mut u64,
 ) -> Chunk {
-    let (mut heads, mut kept, begin) = (Vec::new(), Bits::default(), bytes.as_ptr() as usize);
+    let (mut heads, mut statuses, begin) = (Vec::new(), Vec::new(), bytes.as_ptr() as usize);
     read_segment(&bytes, base, |kind, body| {
         let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
             return;
         };
-        let (targets, mut is_needed) = (kept.len() as u32, false);
-        for target in message.targets() {
-            let is_live = store.queues.is_live(target.session, target.number);
-            let is_kept = is_live && !dropped.has(*live);
-            *live += u64::from(is_live);
-            kept.push(is_kept);
-            is_needed |= is_kept;
+        let targets = statuses.len();
+        statuses.extend(message.targets().map(|target| status_of(store, delivered, &target)));
+        if statuses[targets..].iter().all(|status| *status == Status::Gone) {
+            return statuses.truncate(targets);
         }
-        if is_needed {
-            let start = (body.as_ptr() as usize - begin) as u32;
-            let identity = (fields.identity)(message.field).unwrap_or_default();
-            heads.push(Head { identity, start, end: start + body.len() as u32, targets });
-        }
+        let start = (body.as_ptr() as usize - begin) as u32;
+        heads.push(Head {
+            identity: (fields.identity)(message.field).unwrap_or_default(),
+            start,
+            end: start + body.len() as u32,
+            targets: targets as u32,
+            count: (statuses.len() - targets) as u32,
+        });
     });
-    Chunk { bytes, heads, kept }
+    Chunk { bytes, heads, statuses }
 }

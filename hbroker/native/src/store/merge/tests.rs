@@ -11,7 +11,7 @@ use crate::store::memory_index::MemoryIndex;
 use crate::store::{QueueState, Settings};
 
 const SETTINGS: Settings =
-    Settings { segment_bytes: 4_096, checkpoint_bytes: 6_000, step_bytes: 700, syncs: true, most_needed: 50 };
+    Settings { segment_bytes: 4_096, checkpoint_bytes: 6_000, step_bytes: 700, ..Settings::DEFAULT };
 const FIELDS: Fields = Fields { identity, topic: |_| Some("t"), share: |options| options[0].into() };
 const SESSIONS: u64 = 5;
 
@@ -91,7 +91,7 @@ fn benches(rng: &mut SmallRng) -> [Bench; 2] {
                 // Whoever publishes it, and whichever store has it, the same sessions wait for a message.
                 let id = (publisher as u64 + 1, next[publisher]);
                 let sessions: Vec<u64> =
-                    (0..SESSIONS).filter(|session| (id.1 / 5 + session) % 3 > 0).collect();
+                    (0..SESSIONS).filter(|session| !(id.1 / 5 + session).is_multiple_of(3)).collect();
                 bench.add(id, &sessions);
             }
             if rng.random_bool(0.1) && !bench.waiting.is_empty() {

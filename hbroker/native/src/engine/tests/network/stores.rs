@@ -11,13 +11,8 @@ use crate::store::memory_index::MemoryIndex;
 use crate::store::{Settings, Store};
 
 /// So small that a test has many segments and checkpoints.
-const SETTINGS: Settings = Settings {
-    segment_bytes: 16_384,
-    checkpoint_bytes: 20_000,
-    step_bytes: 4_000,
-    syncs: true,
-    most_needed: 50,
-};
+const SETTINGS: Settings =
+    Settings { segment_bytes: 16_384, checkpoint_bytes: 20_000, step_bytes: 4_000, ..Settings::DEFAULT };
 
 /// A node's store, and what it is on.
 pub struct HostStore {
