@@ -1,16 +1,14 @@
 """How large stores behave: `python -m bench.stores`.
 
-Two stores are filled with messages of 64 bytes for a thousand sessions, half of them in both. Measured are, each in a
-process of its own: opening one of them, reading the first message of a session, and merging both, with the memory
-that each takes. Then messages pass through the sessions of a third store, which come and go: how many bytes are
-written for each byte that is stored, and how large the store is when nobody waits for more than a few.
+Two stores are filled with messages of 64 bytes for a thousand sessions, half of them in both. Measured are,
+each in a process of its own: opening one of them, reading the first message of a session, and merging both,
+with the memory that each takes.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-import shutil
 import struct
 import subprocess
 import sys
@@ -36,7 +34,6 @@ _DELIVERY: Final = b"\1"
 """QoS 1, to the session itself."""
 _MEMORY: Final = 128 << 20
 """The bytes that a merge may use for the numbers of messages."""
-_NAMES: Final = ("filled", "opened", "read", "merged")
 
 
 def fill(folder: Path, first: int, count: int) -> dict[str, float]:

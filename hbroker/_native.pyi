@@ -1104,8 +1104,9 @@ class StoppedStore:
 
         Also returns where to go on (None: that was all), and a line for each message that is damaged.
         """
-    def each_retained(self, take: Callable[[bytes], object]) -> None:
-        """Calls `take` with the field `publish`, with its tag, of each retained message and fragment."""
+    def each_retained(self, take: Callable[[bytes], object]) -> list[str]:
+        """Calls `take` with the field `publish`, with its tag, of each retained message and fragment. Returns a line
+        for each piece of damage in the log."""
     def add(self, session: int, expires: int | None, delivery: bytes, message: bytes) -> None:
         """Adds a message behind a session's queue. The values are those of `read`."""
     def add_retained(self, message: bytes) -> None:

@@ -79,7 +79,8 @@ class RestoredState:
     `claims`: the claims; None: no order has changed them. `sessions`: the persistent sessions by their ids.
     `wills`: the wills, if the node has a store.
     `has_lost_delegations`, `has_lost_subscriptions`: records of that kind were lost (§5.8, §5.9).
-    `had_store`: it had a store, which is there, and intact as far as is known.
+    `had_store`: it had a store, which is there, and intact as far as is known. `has_lost_sessions`:
+    records of persistent sessions were lost. `is_same_boot`: its host has not started again since.
     `epoch_limit`: above all epochs, if the node was the root. `damage`: the damage that was found. `torn`:
     how many bytes of each file were truncated, because they were being written when the last run ended.
     """
@@ -95,6 +96,8 @@ class RestoredState:
     damage: list[Damage] = field(default_factory=list)
     torn: dict[Path, int] = field(default_factory=dict)
     had_store: bool = False
+    has_lost_sessions: bool = False
+    is_same_boot: bool = False
 
 
 class Storage:

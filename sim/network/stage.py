@@ -259,7 +259,11 @@ class Stage:
         before = self._processes.hosts[name]
         if isinstance(before, ClientHost):
             self.start_client(name, begins_clean=not remembers)
-        elif isinstance(before, NodeHost) and name not in self._processes.left:
+        elif (
+            isinstance(before, NodeHost)
+            and name not in self._processes.left
+            and not before.files.fails_to_sync
+        ):
             if not remembers:
                 self._ownership.forget(before)
             step_us = action.clock_step_s * SECOND

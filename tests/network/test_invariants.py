@@ -75,7 +75,7 @@ def test_the_seeds_cover_every_kind_of_action() -> None:
         "Join", "Leave", "Part", "Heal", "Stop", "Continue", "Crash", "Restart", "Roam", "Subscribe",
         "Unsubscribe", "Publish", "Dismiss", "Move", "Depart", "SetWill", "Suspend", "Wake",
         "Succeed", "Replay", "FillDisk", "Exhaust", "FailDisk", "MendDisk", "LosePower", "Falter",
-        "Impersonate",
+        "Impersonate", "FailSync", "FlipBit",
     }  # fmt: skip
     assert {plan.paths.loss for plan in plans} == {0.0, 0.01, 0.1, 0.3}
     assert {plan.bandwidth_bps for plan in plans} == {None, 2_000_000, 20_000_000}

@@ -12,10 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from tests.waiting import until
 
 PROJECT = Path(__file__).parent.parent.parent
 PATIENCE = 60.0
@@ -57,14 +60,26 @@ class Network:
         state: dict[str, Any] = json.loads(file.read_text())
         return state
 
+    def suspend(self) -> None:
+        """Stops the launcher and all nodes and gateways where they are (SIGSTOP). Returns when none of their
+        threads runs or waits for a disk any more."""
+        launcher = psutil.Process(self.process.pid)
+        launcher.suspend()  # It starts nothing any more.
+        for process in (launcher, *launcher.children(recursive=True)):
+            process.suspend()
+            until(partial(_is_stopped, process.pid), f"{process} is stopped", PATIENCE)
+
     def kill(self) -> None:
         """Kills the launcher and all nodes and gateways."""
-        victims = psutil.Process(self.process.pid).children(recursive=True)
+        launcher = psutil.Process(self.process.pid)
+        launcher.suspend()  # It starts nothing any more.
+        victims = launcher.children(recursive=True)
         self.process.kill()
         for victim in victims:
             with suppress(psutil.NoSuchProcess):
                 victim.kill()
         psutil.wait_procs(victims, PATIENCE)
+        self.process.wait(PATIENCE)
 
     def close(self) -> None:
         """Ends all processes, however the test ended."""
@@ -94,6 +109,13 @@ def network_up(
         yield network, network.event("ready")["root"]
     finally:
         network.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]
+    return all(state in "TZ" for state in states)
 
 
 def processes_of(runs: list[dict[str, Any]]) -> dict[str, psutil.Process]:

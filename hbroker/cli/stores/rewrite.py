@@ -17,6 +17,7 @@ from hbroker.cli.stores.show import state_file_of
 __all__ = ["compact", "merge"]
 
 _STEP = 1 << 20
+_SUFFIXES = ("", ".claims", ".subscriptions", ".checkpoint")
 
 
 def compact(directory: Path, *, as_json: bool, is_silent: bool) -> int:
@@ -37,10 +38,13 @@ def compact(directory: Path, *, as_json: bool, is_silent: bool) -> int:
 def merge(first: Path, second: Path, into: Path, as_json: bool, *, memory_bytes: int, is_silent: bool) -> int:
     """Makes a store of two. Returns 1 if one of them is damaged. Raises UsageError if there is not enough
     memory, and OSError."""
+    target = state_file_of(into)
+    if existing := [file for file in _state_files(target) if file.exists()]:
+        raise click.BadParameter(f"{existing[0]} exists already")
     stores = StoppedStore(str(first)), StoppedStore(str(second))
     total = sum(count for store in stores for _, count, _ in store.queues())
-    _merge_state(first, second, into)
     try:
+        problems = _merge_state(first, second, into)
         with progress(is_silent=is_silent, parts=max(1, total // _STEP)) as shown:
             shown.say(f"merges {total:,} messages that wait")
             parts = iter(range(_STEP, total + _STEP, _STEP))
@@ -55,12 +59,17 @@ def merge(first: Path, second: Path, into: Path, as_json: bool, *, memory_bytes:
             waiting, common, settled, disordered, retained, damage = merge_stores(
                 *stores, StoppedStore(str(into)), memory_bytes, note
             )
-    except MemoryError as error:
-        shutil.rmtree(into)
-        raise click.UsageError(f"{error}: give it more than --memory {memory_bytes >> 20}") from None
+    except BaseException as error:
+        shutil.rmtree(into, ignore_errors=True)
+        for file in _state_files(target):
+            file.unlink(missing_ok=True)
+        if isinstance(error, MemoryError):
+            raise click.UsageError(f"{error}: give it more than --memory {memory_bytes >> 20}") from None
+        raise
     for path, store, found in zip((first, second), stores, damage, strict=True):
-        for line in (*store.damage, *found):
-            print(f"{path / 'log'}: {line}", file=sys.stderr)
+        problems += [f"{path / 'log'}: {line}" for line in (*store.damage, *found)]
+    for line in problems:
+        print(line, file=sys.stderr)
     if as_json:
         print_json(
             {
@@ -79,18 +88,22 @@ def merge(first: Path, second: Path, into: Path, as_json: bool, *, memory_bytes:
         )
         if disordered:
             print(f"{disordered:,} are not in the order of their publisher: more --memory keeps it")
-    return FAILED if any(damage) or any(store.damage for store in stores) else DONE
+    return FAILED if problems else DONE
 
 
-def _merge_state(first: Path, second: Path, into: Path) -> None:
-    """Makes the state files for a merged store, if the stores have some."""
+def _merge_state(first: Path, second: Path, into: Path) -> list[str]:
+    """Makes the state files for a merged store, if the stores have some. Returns a line for each problem."""
     from hbroker.runtime.node.state_files import NodeStateFiles
 
-    source, target = state_file_of(first), state_file_of(into)
     into.mkdir(parents=True, mode=0o700)
-    for file in source.parent.glob(f"{source.name}*"):
-        rest = file.name.removeprefix(source.name)
-        if file.is_file() and rest in ("", ".claims", ".subscriptions", ".checkpoint"):
-            shutil.copy2(file, target.with_name(target.name + rest))
+    target = state_file_of(into)
+    for file, copy in zip(_state_files(state_file_of(first)), _state_files(target), strict=True):
+        if file.exists():
+            shutil.copy2(file, copy)
     other = NodeStateFiles(state_file_of(second), []).read()
-    NodeStateFiles(target, []).add_sessions(other)
+    restored = NodeStateFiles(target, []).add_sessions(other)
+    return [f"state files: {damage}" for found in (restored, other) for damage in found.damage]
+
+
+def _state_files(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in _SUFFIXES]

@@ -72,7 +72,9 @@ def verify(directory: Path, as_json: bool) -> int:
 
 
 def clients_of(directory: Path) -> dict[int, str]:
-    """The client ids of the sessions in the state files beside a store."""
+    """The client ids of the sessions in the state files beside a store; empty: it has none."""
+    if directory.suffix != ".store":
+        return {}
     from hbroker.runtime.node.state_files import NodeStateFiles
 
     files = NodeStateFiles(state_file_of(directory), [])

@@ -71,6 +71,8 @@ def store(action: str, paths: tuple[Path, ...], as_json: bool, memory: int, quie
             raise click.BadParameter(f"{path} is no store: it has no folder `log`")
         if name == "NEW" and path.exists():
             raise click.BadParameter(f"{path} exists already")
+        if name in ("A", "B", "NEW") and path.suffix != ".store":
+            raise click.BadParameter(f"{path}: the name of a store ends with .store")
     if action in ("info", "verify"):
         from hbroker.cli.stores import show
 

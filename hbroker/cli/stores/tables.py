@@ -77,7 +77,8 @@ def export(directory: Path, file: Path, *, is_silent: bool) -> int:
 def load(file: Path, into: Path, *, is_silent: bool) -> int:
     """Makes a store of a table that `export` has written. Raises OSError, and ClickException if it is
     another file."""
-    into.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("rb"):  # Before the store is made.
+        pass
     try:
         with progress(is_silent=is_silent) as shown:
             shown.say(f"imports {file}")
@@ -91,8 +92,10 @@ def load(file: Path, into: Path, *, is_silent: bool) -> int:
                         store.add(session, row["expires_us"], row["delivery"], row["message"])
                 shown.advance()
             store.finish()
-    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+    except BaseException as error:
         shutil.rmtree(into, ignore_errors=True)
+        if not isinstance(error, (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException)):
+            raise
         raise click.ClickException(f"{file} is no table of `hbroker store export`: {error}") from None
     return DONE
 
@@ -108,7 +111,7 @@ def _rows(store: StoppedStore, clients: dict[int, str], damage: list[str]) -> It
                 more = {"number": number, "expires_us": expires, "delivery": delivery}
                 yield known | more | _columns_of(message)
     retained: list[bytes] = []
-    store.each_retained(retained.append)
+    damage += store.each_retained(retained.append)
     for message in retained:
         yield {"retained": True} | _columns_of(message)
 

@@ -371,30 +371,30 @@ impl<D: Disk, I: Index> Store<D, I> {
         Ok(damage)
     }
 
-    /// Calls `with` with each retained message and fragment, in the order of the log.
+    /// Calls `with` with each retained message and fragment, in the order of the log. Returns the damage of the log.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn each_retained(&self, mut with: impl FnMut(&[u8])) -> io::Result<()> {
+    pub fn each_retained(&self, mut with: impl FnMut(&[u8])) -> io::Result<Vec<Damage>> {
         if self.retained() == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.each_record(|kind, body| {
+        self.each_record(|_, kind, body| {
             if kind == Kind::Retained
                 && let Some((number, field)) = record::retained_of(body)
                 && self.queues.retained.contains(number)
             {
                 with(field);
             }
-        })?;
-        Ok(())
+        })
     }
 
-    /// Calls `each` with the kind and the body of each intact record, in the order of the log. Returns the damage.
+    /// Calls `each` with the position, the kind and the body of each intact record, in the order of the log. Returns
+    /// the damage.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn each_record(&self, mut each: impl FnMut(Kind, &[u8])) -> io::Result<Vec<Damage>> {
+    pub fn each_record(&self, mut each: impl FnMut(u64, Kind, &[u8])) -> io::Result<Vec<Damage>> {
         let (mut damage, mut bytes) = (Vec::new(), Vec::new());
         for (base, ..) in self.log.segments() {
             self.log.read_segment(base, &mut bytes)?;
@@ -479,10 +479,16 @@ impl<D: Disk, I: Index> Store<D, I> {
                 batch.add_retained(number, field);
                 return out.append(&mut batch.take());
             }
+            if kind == Kind::Ended
+                && let Some(session) = record::number_of(body)
+            {
+                batch.add_ended(session); // It tells numbers of the session's queues apart (`merge`).
+                return out.append(&mut batch.take());
+            }
             let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
                 return;
             };
-            let live = message.targets().filter(|target| queues.is_live(target.session, target.number));
+            let live = message.targets().filter(|target| queues.is_live(target, position));
             live.for_each(|target| batch.add_target(target));
             if batch.target_bytes() > 0 {
                 batch.add_message(message.expires, message.field);

@@ -135,7 +135,10 @@ class _Process:
         self._configured, self._reload = settings, reload
         if files is not None:
             had_store = self._open_store(files.path.with_name(f"{files.path.name}.store"))
-            restored = None if restored is None else replace(restored, had_store=had_store)
+            if restored is not None:
+                # Without syncs, the end of the log is gone with the power, and nobody can tell.
+                is_whole = settings.durability is not Durability.OS or restored.is_same_boot
+                restored = replace(restored, had_store=had_store and is_whole)
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._on_ready: Callable[[Address], None] | None = on_ready
         self._on_left: Callable[[], None] | None = on_left

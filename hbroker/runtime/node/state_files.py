@@ -114,6 +114,7 @@ class NodeStateFiles(Storage):
     def load(self) -> RestoredState:
         """Reads and repairs the files of the last run, and begins this run. Raises OSError."""
         restored, downtime_us = self._read()
+        restored.is_same_boot = downtime_us is not None
         if downtime_us is not None and downtime_us >= timers.IDLE_TIMEOUT:
             # The sessions that are not persistent have ended in the meantime (§3.5). The others are offline.
             ended_at = time.time_ns() // 1000 - downtime_us
@@ -121,7 +122,7 @@ class NodeStateFiles(Storage):
                 if session.offline_since is None:
                     restored.sessions[session.session] = replace(session, offline_since=ended_at)
             restored.subscriptions = [s for s in restored.subscriptions if s.session in restored.sessions]
-            restored.has_lost_subscriptions = False
+            restored.has_lost_subscriptions = False  # But not `has_lost_sessions`: they may be persistent.
             kept = [_subscription_entry(subscription, False) for subscription in restored.subscriptions]
             kept += map(_session_entry, restored.sessions.values())
             kept += map(_will_entry, restored.wills)
@@ -170,9 +171,10 @@ class NodeStateFiles(Storage):
             self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
         self.store.close()
 
-    def add_sessions(self, other: RestoredState) -> None:
+    def add_sessions(self, other: RestoredState) -> RestoredState:
         """Before the node starts: it also has the persistent sessions of another node, with their
-        subscriptions and wills. Of what both have, that of this node counts. Raises OSError."""
+        subscriptions and wills. Of what both have, that of this node counts. Returns what this
+        node had. Raises OSError."""
         restored, _ = self._read()
         persistent = [s for s in other.subscriptions if s.session in other.sessions]
         subscriptions = {(s.session, s.key): s for s in (*persistent, *restored.subscriptions)}
@@ -181,8 +183,10 @@ class NodeStateFiles(Storage):
         entries = [_subscription_entry(subscription, False) for subscription in subscriptions.values()]
         entries += map(_session_entry, sessions.values())
         entries += map(_will_entry, wills.values())
-        self._files[SUBSCRIPTIONS].replace(entries, is_incomplete=restored.has_lost_subscriptions)
+        is_incomplete = restored.has_lost_subscriptions or other.has_lost_subscriptions
+        self._files[SUBSCRIPTIONS].replace(entries, is_incomplete=is_incomplete)
         self.store.close()
+        return restored
 
     def save_delegation(self, delegation: Delegation, ended: bool) -> None:
         self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
@@ -250,6 +254,7 @@ class NodeStateFiles(Storage):
         self._parse(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, restored)
         restored.has_lost_delegations |= self._files[DELEGATIONS].header.is_incomplete
         restored.has_lost_subscriptions |= self._files[SUBSCRIPTIONS].header.is_incomplete
+        restored.has_lost_sessions = restored.has_lost_subscriptions
         return restored, downtime_us
 
     def _parse(self, opened: Opened, kind: int, restored: RestoredState) -> None:

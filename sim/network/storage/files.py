@@ -54,6 +54,8 @@ class NodeFiles:
         """Whether the disk was ever full or failed."""
         self.has_store = False
         """Whether a run has had a store on the disk."""
+        self.fails_to_sync = False
+        """Whether syncs of the store fail. Then no run can begin."""
         self.has_lost_messages = False
         """Whether a bit of the store was flipped since the last run began."""
         self._settings = settings
@@ -92,6 +94,7 @@ class NodeFiles:
         self.disk.free_bytes = self.disk.error = None
         self.store_disk.set_space(None)
         self.store_disk.fail_to_sync(False)
+        self.fails_to_sync = False
 
     def flip_bit(self) -> None:
         """Changes a bit of the store."""
@@ -99,6 +102,7 @@ class NodeFiles:
 
     def fail_to_sync(self) -> None:
         """The disk takes what is stored, and all syncs of it fail."""
+        self.fails_to_sync = True
         self.store_disk.fail_to_sync(True)
 
     def fill(self, free_bytes: int) -> None:

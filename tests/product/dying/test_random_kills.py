@@ -140,6 +140,7 @@ def test_the_power_of_the_disk_is_cut_at_random_moments(
         world = World(tmp_path, disk.mount_point / "state", seed=2)
 
         def cut(network: Network) -> None:
+            network.suspend()
             disk.cut_power()
             network.kill()
             disk.restore()

@@ -13,8 +13,9 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
-from hbroker import sync
+from hbroker import HBrokerError, sync
 from tests.product.dying.test_stored_state import GONE
 from tests.product.network import PATIENCE
 from tests.waiting import until
@@ -38,6 +39,7 @@ class Publisher(ABC):
         """The numbers that had none when the network was killed."""
         self._allowed = threading.Semaphore(0)
         self._ends = False
+        self._error: HBrokerError | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
@@ -54,7 +56,7 @@ class Publisher(ABC):
             lambda: self.acknowledged >= count,
             f"{count} PUBACKs on {self.topic} {otherwise}",
             PATIENCE,
-            found=lambda: str(self.acknowledged),
+            found=lambda: f"{self.acknowledged}, {self._error}",
         )
 
     def note_kill(self) -> None:
@@ -70,7 +72,11 @@ class Publisher(ABC):
 
     def _run(self) -> None:
         while self._allowed.acquire() and not self._ends:
-            self._publish(f"{self.acknowledged}")
+            try:
+                self._publish(f"{self.acknowledged}")
+            except HBrokerError as error:
+                self._error = error
+                return
             self.acknowledged += 1
 
     @abstractmethod
@@ -160,7 +166,10 @@ class Session(ABC):
             assert distinct >= set(range(publisher.acknowledged)), f"{self.name} has lost some of {topic}"
             twice += len(numbers) - len(distinct)
             if publisher.qos == 2 and self._is_exact_for(publisher):
-                assert numbers == sorted(distinct), f"{self.name} has some of {topic} twice, or not in order"
+                # The owner died before it knew that this run had them, and the next run does not know it.
+                doubtful = publisher.in_flight_at_kills if self.was_connected_at_kill else set()
+                known = [number for number in numbers if number not in doubtful]
+                assert known == sorted(set(known)), f"{self.name} has some of {topic} twice, or not in order"
         return twice
 
     def _note(self, topic: str, payload: bytes | bytearray) -> None:
@@ -266,9 +275,12 @@ def connect_mqtt(client: mqtt.Client, port: int) -> bool:
     connected = threading.Event()
     present: list[bool] = []
 
-    def note(_client: mqtt.Client, _userdata: object, flags: mqtt.ConnectFlags, *_: object) -> None:
-        present.append(flags.session_present)
-        connected.set()
+    def note(
+        _client: mqtt.Client, _userdata: object, flags: mqtt.ConnectFlags, reason: ReasonCode, *_: object
+    ) -> None:
+        if not reason.is_failure:
+            present.append(flags.session_present)
+            connected.set()
 
     client.on_connect = note
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]

@@ -113,14 +113,14 @@ impl StoppedStore {
         Ok((messages, (!is_all).then_some(next), damage))
     }
 
-    fn each_retained(&self, py: Python<'_>, take: Bound<'_, PyAny>) -> PyResult<()> {
-        let mut result = Ok(());
-        self.open.lock().store.each_retained(|field| {
+    fn each_retained(&self, take: Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+        let (py, mut result) = (take.py(), Ok(()));
+        let damage = self.open.lock().store.each_retained(|field| {
             if result.is_ok() {
                 result = take.call1((PyBytes::new(py, field),)).map(drop);
             }
         })?;
-        result
+        result.map(|()| damage.iter().map(ToString::to_string).collect())
     }
 
     /// Adds a message behind the queue of a session.

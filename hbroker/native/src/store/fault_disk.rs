@@ -205,8 +205,14 @@ impl Disk for FaultDisk {
             inode.dirty.clear(); // As in Linux: the pages count as clean, and are on no disk.
             return Err(io::Error::other("input/output error"));
         }
-        inode.synced.clone_from(&inode.content);
-        inode.dirty.clear();
+        // Only what was written since: after a failed sync, pages count as clean that are on no disk.
+        inode.synced.resize(inode.content.len(), 0);
+        for piece in inode.dirty.drain(..) {
+            let (start, end) = (piece * PIECE, ((piece + 1) * PIECE).min(inode.content.len()));
+            if start < end {
+                inode.synced[start..end].copy_from_slice(&inode.content[start..end]);
+            }
+        }
         Ok(())
     }
 

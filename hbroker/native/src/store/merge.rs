@@ -30,11 +30,13 @@ use crate::store::segment::Damage;
 use crate::store::{Failure, Store};
 
 use joining::Joining;
-use order::{Side, order_of};
-use reading::{Chunk, delivered_of, read_chunks};
+use order::Side;
+use reading::{Chunk, Known, read_chunks};
 
 /// Records are given to the new store when they have so many bytes.
 const BATCH: usize = 1 << 20;
+/// The targets of a message are divided into several records if they have more bytes.
+const MOST_TARGET_BYTES: usize = 64 << 10;
 /// After so many written messages the caller is told.
 const PROGRESS: u64 = 1 << 18;
 
@@ -56,8 +58,8 @@ pub struct Fields {
     pub identity: fn(&[u8]) -> Option<Identity>,
     /// The topic; `None`: the field is not valid.
     pub topic: fn(&[u8]) -> Option<&str>,
-    /// The shared subscription through which a session gets a message; 0: it gets it by itself.
-    pub share: fn(&[u8]) -> u64,
+    /// Through what a session gets a message, if not by itself: the kind, and an id.
+    pub share: fn(&[u8]) -> (u8, u64),
 }
 
 /// What a merge has done.
@@ -90,9 +92,6 @@ impl From<io::Error> for MergeError {
     }
 }
 
-/// A message of a session: the session, the shared subscription, the publisher, and the sequence.
-type Copy = (u64, u64, u64, u64);
-
 /// Writes what waits and what is retained in two stores to a third, which is empty. `memory`: about so many bytes
 /// may be used for the sequences of messages, and for messages that wait for others. `progress` is called with the
 /// number of messages written so far.
@@ -106,32 +105,31 @@ pub fn merge<D: Disk + Sync, I: Index + Sync>(
     memory: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Merged, MergeError> {
-    let delivered = both(|| delivered_of(stores[0]), || delivered_of(stores[1]))?;
-    let order = |at: usize| order_of(stores[at], &delivered[at], fields, memory / 2);
-    let [Some(first), Some(second)] = both(|| order(0), || order(1))? else {
+    let known = |at: usize| Known::of(stores[at], fields, memory / 2);
+    let [Some(mut first), Some(mut second)] = both(|| known(0), || known(1))? else {
         return Err(MergeError::Memory);
     };
-    let ((first_order, first_late, first_damage), (second_order, second_late, second_damage)) =
-        (first, second);
-    let delivered = &delivered;
+    let orders = [&mut first, &mut second].map(|known| std::mem::take(&mut known.order));
+    let known = [&first, &second];
     let mut writer =
         Writer { into, batch: Batch::default(), numbers: HashMap::default(), written: 0, progress };
-    let mut joining = Joining::new(fields, [first_late, second_late]);
+    let mut joining = Joining::new(stores, known, fields);
     let disordered = thread::scope(|scope| {
         let chunks = [0, 1].map(|at: usize| {
             let (sender, receiver) = sync_channel::<io::Result<Chunk>>(0);
             let (used_sender, used) = channel();
-            scope.spawn(move || read_chunks(stores[at], &delivered[at], fields, &sender, &used));
+            scope.spawn(move || read_chunks(stores[at], known[at], fields, &sender, &used));
             (receiver, used_sender)
         });
-        let [first, second] = chunks;
+        let ([first, second], [first_order, second_order]) = (chunks, orders);
         let sides = [Side::new(first, first_order), Side::new(second, second_order)];
         write_in_order(sides, &mut joining, &mut writer, memory)
     })?;
+    let Joining { common, settled, .. } = joining;
     let retained = writer.write_retained(stores, fields)?;
     let waiting = writer.finish()?;
-    let Joining { common, settled, .. } = joining;
-    Ok(Merged { waiting, common, settled, disordered, retained, damage: [first_damage, second_damage] })
+    let damage = [first.damage, second.damage];
+    Ok(Merged { waiting, common, settled, disordered, retained, damage })
 }
 
 /// Does two things side by side.
@@ -150,7 +148,7 @@ fn both<R: Send>(
 /// Writes all messages. Returns how many are not in the order of their publisher.
 fn write_in_order<D: Disk, I: Index>(
     mut sides: [Side; 2],
-    joining: &mut Joining,
+    joining: &mut Joining<'_, D, I>,
     writer: &mut Writer<'_, D, I>,
     memory: usize,
 ) -> io::Result<u64> {
@@ -171,24 +169,22 @@ fn write_in_order<D: Disk, I: Index>(
                 sides[1].defer_head();
                 continue;
             }
-            (None, [_, second]) => {
+            (None, [first, _]) => {
                 disordered += 1;
-                usize::from(second.is_some())
+                usize::from(first.is_none())
             }
         };
         let [first, second] = &mut sides;
         if next == 0 {
-            let identity =
-                first.take_head(|order, record| joining.take(0, record, order, &second.order, writer))?;
-            second.take_deferred(&identity, &first.order, |order, record| {
-                joining.take(1, record, order, &first.order, writer)
-            })?;
+            let identity = first.take_head(|record| joining.take(0, record, &second.order, writer))?;
+            let other = &first.order;
+            second.take_deferred(&identity, other, |record| joining.take(1, record, other, writer))?;
         } else {
-            second.take_head(|order, record| joining.take(1, record, order, &first.order, writer))?;
+            second.take_head(|record| joining.take(1, record, &first.order, writer))?;
         }
     }
     let [first, second] = &mut sides;
-    second.take_all_deferred(|order, record| joining.take(1, record, order, &first.order, writer))?;
+    second.take_all_deferred(|record| joining.take(1, record, &first.order, writer))?;
     joining.write_rest(writer)?;
     Ok(disordered)
 }
@@ -204,18 +200,21 @@ struct Writer<'a, D, I> {
 }
 
 impl<D: Disk, I: Index> Writer<'_, D, I> {
-    /// Adds a message for those of its targets that `is_kept` keeps.
-    fn add(
+    /// Adds a message for these sessions, each with how it gets the message.
+    fn add<'t>(
         &mut self,
         message: &MessageBody<'_>,
-        mut is_kept: impl FnMut(usize, &Target<'_>) -> bool,
+        targets: impl Iterator<Item = (u64, &'t [u8])>,
     ) -> io::Result<()> {
         let before = self.written / PROGRESS;
-        for (_, target) in message.targets().enumerate().filter(|(at, target)| is_kept(*at, target)) {
-            let number = self.numbers.entry(target.session).or_default();
+        for (session, options) in targets {
+            let number = self.numbers.entry(session).or_default();
             *number += 1;
-            self.batch.add_target(Target { number: *number, ..target });
+            self.batch.add_target(Target { session, number: *number, options });
             self.written += 1;
+            if self.batch.target_bytes() > MOST_TARGET_BYTES {
+                self.batch.add_message(message.expires, message.field);
+            }
         }
         if self.batch.target_bytes() > 0 {
             self.batch.add_message(message.expires, message.field);

@@ -14,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 use crate::link::receive::ranges::RangeSet;
 use crate::store::block::{self, Block, Entry};
 use crate::store::index::{Changes, Index};
-use crate::store::record::{self, Kind, MessageBody, SettledBody, put_varint, take_u64, take_varint};
+use crate::store::record::{self, Kind, MessageBody, SettledBody, Target, put_varint, take_u64, take_varint};
 use crate::store::retained::RetainedPositions;
 
 /// All queues.
@@ -48,6 +48,8 @@ pub struct Usage {
 #[derive(Debug)]
 struct Queue {
     id: u64,
+    /// The position of its first message.
+    start: u64,
     /// The number after the newest message's.
     next: u64,
     /// All messages below this number are settled.
@@ -295,9 +297,13 @@ impl Queues {
         Ok(Vec::new())
     }
 
-    /// Whether a message still waits for a session.
-    pub fn is_live(&self, session: u64, number: u64) -> bool {
-        self.by_session.get(&session).is_some_and(|queue| number < queue.next && !queue.is_settled(number))
+    /// Whether a message still waits for a session. `position`: of the message's record. One of an earlier queue of
+    /// the session, which has ended, may have the same number.
+    pub fn is_live(&self, target: &Target<'_>, position: u64) -> bool {
+        let &Target { session, number, .. } = target;
+        self.by_session
+            .get(&session)
+            .is_some_and(|queue| position >= queue.start && number < queue.next && !queue.is_settled(number))
     }
 
     /// The state of a session's queue; `None`: it has none.
@@ -343,7 +349,7 @@ impl Queues {
         let Self { by_session, last_id, usage, changed, blocks, .. } = self;
         let queue = by_session.entry(session).or_insert_with(|| {
             *last_id += 1;
-            Queue::new(*last_id)
+            Queue::new(*last_id, position)
         });
         if number < queue.next {
             return; // It is there already.
@@ -419,9 +425,10 @@ fn discount(spans: &mut VecDeque<Span>, usage: &mut BTreeMap<u64, Usage>, from: 
 }
 
 impl Queue {
-    fn new(id: u64) -> Self {
+    fn new(id: u64, start: u64) -> Self {
         Self {
             id,
+            start,
             next: 1,
             head: 1,
             settled: RangeSet::new(usize::MAX),
@@ -503,7 +510,7 @@ impl Queue {
 
     fn row(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for number in [self.id, self.next, self.head, self.cleared, self.spans.len() as u64] {
+        for number in [self.id, self.start, self.next, self.head, self.cleared, self.spans.len() as u64] {
             put_varint(&mut bytes, number);
         }
         for span in &self.spans {
@@ -519,7 +526,7 @@ impl Queue {
     }
 
     fn from_row(mut row: &[u8]) -> Option<Self> {
-        let mut queue = Self::new(take_varint(&mut row)?);
+        let mut queue = Self::new(take_varint(&mut row)?, take_varint(&mut row)?);
         queue.next = take_varint(&mut row)?;
         queue.head = take_varint(&mut row)?;
         queue.cleared = take_varint(&mut row)?;

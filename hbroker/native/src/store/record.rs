@@ -30,7 +30,7 @@ pub enum Kind {
     Retained = 5,
     /// The messages and fragments under these numbers are not retained any more.
     NotRetained = 6,
-    /// These of a session's messages wait at another node now. The body is that of a [`Kind::Settled`].
+    /// These of a session's messages wait at another node now, or under other numbers. The body is that of a [`Kind::Settled`].
     Moved = 7,
 }
 

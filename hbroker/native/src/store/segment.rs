@@ -67,21 +67,19 @@ pub struct FoundSegment {
     pub damage: Vec<Damage>,
 }
 
-/// Calls `each` with the intact records in all the bytes of a segment, plain or rewritten.
-pub fn read_segment(bytes: &[u8], base: u64, mut each: impl FnMut(Kind, &[u8])) -> FoundSegment {
+/// Calls `each` with the intact records in all the bytes of a segment, plain or rewritten, and their positions.
+pub fn read_segment(bytes: &[u8], base: u64, each: impl FnMut(u64, Kind, &[u8])) -> FoundSegment {
     let plain_end = base + (bytes.len() as u64).saturating_sub(HEADER);
     match bytes.first_chunk().and_then(|header| end_in(header, base)) {
         None => FoundSegment { end: plain_end, damage: vec![Damage::at(base, 0, base)] },
-        Some(0) => {
-            FoundSegment { end: plain_end, damage: walk(bytes, base, base, |_, kind, body| each(kind, body)) }
-        }
+        Some(0) => FoundSegment { end: plain_end, damage: walk(bytes, base, base, each) },
         Some(end) => FoundSegment { end, damage: walk_rewritten(bytes, base, each) },
     }
 }
 
 /// Calls `each` with the intact records of a rewritten segment. Returns the damage: behind a damaged record the
 /// walk goes on at the next entry of the table.
-fn walk_rewritten(bytes: &[u8], base: u64, mut each: impl FnMut(Kind, &[u8])) -> Vec<Damage> {
+fn walk_rewritten(bytes: &[u8], base: u64, mut each: impl FnMut(u64, Kind, &[u8])) -> Vec<Damage> {
     let Some((table, end)) = table_in(bytes) else {
         return vec![Damage::at(base, bytes.len() as u64, base)];
     };
@@ -89,9 +87,9 @@ fn walk_rewritten(bytes: &[u8], base: u64, mut each: impl FnMut(Kind, &[u8])) ->
     while offset < end {
         let position = bytes[offset..end].first_chunk().map(|position| u64::from_le_bytes(*position));
         let length = position.and_then(|position| intact(&bytes[..end], offset + 8, position));
-        if let Some(length) = length {
+        if let (Some(position), Some(length)) = (position, length) {
             let (kind, body, _) = record::split(&bytes[offset + 8..]).expect("it is intact");
-            each(kind, body);
+            each(position, kind, body);
             offset += 8 + length;
             continue;
         }

@@ -51,7 +51,7 @@ pub fn verify(disk: &impl Disk) -> io::Result<LogReport> {
             segment.damage.push(Damage { file: segment.file.clone(), offset: 0, from: before, to: base });
         }
         let (mut records, mut messages) = (0, 0);
-        let found = segment::read_segment(&content, base, |kind, body| {
+        let found = segment::read_segment(&content, base, |_, kind, body| {
             records += 1;
             messages += u64::from(kind == Kind::Message);
             if kind == Kind::Synced {

@@ -100,6 +100,7 @@ class OwnerSubscriptions:
         self._settings = settings = context.settings
         self._core = context.core
         self._jurisdiction = context.jurisdiction
+        self._keeps_queues = context.keeps_queues
         self._diagnostics = context.diagnostics
         self._after_sync = context.after_sync
         self._watch = watch
@@ -223,13 +224,14 @@ class OwnerSubscriptions:
         self, now: int, saved: Iterable[SavedSession], subscriptions: Iterable[Subscription]
     ) -> list[Subscription]:
         """After a restart of a node with a store: makes persistent sessions and their subscriptions again,
-        with the messages that wait for them. Returns the subscriptions of sessions that have ended
-        meanwhile."""
+        with the messages that wait for them. If the store is not whole, or new, the
+        subscriptions are interrupted. Returns the subscriptions of sessions that have ended meanwhile."""
         restored = {session.session for session in saved if self.sessions.restore_saved(now, session)}
         ended = []
         for subscription in subscriptions:
             if subscription.session in restored:
-                self._put(replace(subscription, is_prepared=False))
+                interrupted = subscription.interrupted or not self._keeps_queues
+                self._put(replace(subscription, interrupted=interrupted, is_prepared=False))
             else:
                 ended.append(subscription)
         for session in restored:
@@ -247,7 +249,9 @@ class OwnerSubscriptions:
         """Makes a subscription of a handover, and its session; its client is not informed yet. A restored
         subscription stays unconfirmed, because the handover may fail, and its client may have ended it."""
         known = self.subscription_store.get(subscription.session, subscription.key)
-        self._restore(replace(subscription, is_prepared=known is None or known.is_prepared))
+        interrupted = subscription.interrupted or (known is not None and known.interrupted)
+        is_prepared = known is None or known.is_prepared
+        self._restore(replace(subscription, interrupted=interrupted, is_prepared=is_prepared))
 
     def withdraw(self, session: int, key: Key) -> None:
         """Removes a prepared subscription, because it has ended or the handover failed. A subscription stays

@@ -207,9 +207,7 @@ impl Engine {
         if let Some(session) = self.out.sessions.get_mut(key) {
             let id = session.id;
             session.forget_moved(numbers.len() as u64);
-            if let Some(storing) = self.out.storing.as_deref_mut() {
-                storing.note_moved(id, numbers);
-            }
+            self.out.pending.moved.extend(numbers.into_iter().map(|number| (id, number)));
             self.out.spill(key, usize::MAX);
             self.settle_pending(now);
         }

@@ -507,6 +507,7 @@ impl Engine {
             let orphans = std::mem::take(&mut self.out.pending.orphans);
             let full = std::mem::take(&mut self.out.pending.full);
             let mut settled = std::mem::take(&mut self.out.pending.settled);
+            let mut moved = std::mem::take(&mut self.out.pending.moved);
             full.into_iter()
                 .for_each(|(session, is_full)| self.tell_others(&Handoff::Full { session, is_full }));
             for key in overflowed {
@@ -524,7 +525,7 @@ impl Engine {
             }
             // Behind the orphans: what another session gets is stored for it before it is settled.
             if let Some(storing) = &mut self.out.storing {
-                storing.settle(&mut settled);
+                storing.settle(&mut settled, &mut moved);
             }
             for span in tickets.drain() {
                 forwarder.settle(span, &mut self.out);

@@ -316,7 +316,7 @@ impl Session {
         for queued_message in list.queued_messages {
             if queued_message.stored > 0 {
                 self.forget_moved(1);
-                pending.forget(self.id, &queued_message);
+                pending.forget_moved(self.id, &queued_message);
             }
             self.store_behind(storing, queued_message, None);
         }

@@ -245,7 +245,7 @@ impl Outbound {
         self.counters.drop_many(Drop::Regrouped, orphans.len() as u64);
         self.pending.orphans.extend(orphans);
         if let Some(storing) = self.storing.as_deref_mut().filter(|_| session.has_stored()) {
-            storing.settle(&mut self.pending.settled);
+            storing.settle(&mut self.pending.settled, &mut self.pending.moved);
             storing.end(session.id);
         }
         let ended = Ended { id: session.id, link: session.link, host: session.host() };
@@ -331,7 +331,7 @@ impl Outbound {
                 if session.end_stored()
                     && let Some(storing) = &mut self.storing
                 {
-                    storing.settle(&mut self.pending.settled);
+                    storing.settle(&mut self.pending.settled, &mut self.pending.moved);
                     storing.end(session.id);
                 }
                 session.shrink();

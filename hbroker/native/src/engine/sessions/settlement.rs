@@ -12,6 +12,8 @@ pub struct PendingSettlement {
     pub tickets: Tickets,
     /// Messages that the store need not keep any more: the session, and the number in its stored queue.
     pub settled: Vec<(u64, u64)>,
+    /// The same, of messages that wait at another node from now on, or under another number.
+    pub moved: Vec<(u64, u64)>,
     /// Sessions whose queue overflowed, and that end for this reason (§7.8).
     pub overflowed: Vec<SessionKey>,
     /// Messages of shared groups whose member has gone.
@@ -26,6 +28,7 @@ impl PendingSettlement {
     pub fn is_empty(&self) -> bool {
         self.tickets.is_empty()
             && self.settled.is_empty()
+            && self.moved.is_empty()
             && self.overflowed.is_empty()
             && self.orphans.is_empty()
             && self.holds.is_empty()
@@ -36,6 +39,14 @@ impl PendingSettlement {
     pub fn release(&mut self, session: u64, queued_message: &QueuedMessage) {
         self.tickets.extend(queued_message.ticket);
         self.forget(session, queued_message);
+    }
+
+    /// A session does not have a message under its number any more, but has not received it: the message waits at
+    /// another node, or under another number.
+    pub fn forget_moved(&mut self, session: u64, queued_message: &QueuedMessage) {
+        if queued_message.stored > 0 {
+            self.moved.push((session, queued_message.stored));
+        }
     }
 
     /// The store need not keep a message of a session any more.

@@ -77,31 +77,26 @@ impl Storing {
         self.tickets.extend(ticket);
     }
 
-    /// The store need not keep these messages any more: their sessions, and their numbers.
-    pub fn settle(&mut self, settled: &mut Vec<(u64, u64)>) {
-        if settled.is_empty() {
+    /// The store need not keep these messages any more, each with its session and its number there. Empties the
+    /// lists. `moved`: those that wait at another node from now on.
+    pub fn settle(&mut self, settled: &mut Vec<(u64, u64)>, moved: &mut Vec<(u64, u64)>) {
+        self.add_ranges(settled, |batch, session, ranges| batch.add_settled(session, ranges));
+        self.add_ranges(moved, |batch, session, ranges| batch.add_moved(session, ranges));
+    }
+
+    fn add_ranges(&mut self, numbers: &mut Vec<(u64, u64)>, add: fn(&mut Batch, u64, Vec<(u64, u64)>)) {
+        if numbers.is_empty() {
             return;
         }
         self.end_message();
-        settled.sort_unstable();
-        for of_session in settled.chunk_by(|one, next| one.0 == next.0) {
+        numbers.sort_unstable();
+        for of_session in numbers.chunk_by(|one, next| one.0 == next.0) {
             for some in of_session.chunks(MOST_SETTLED) {
                 let runs = some.chunk_by(|one, next| one.1 + 1 == next.1);
-                let ranges = runs.map(|run| (run[0].1, run[run.len() - 1].1));
-                self.batch.add_settled(some[0].0, ranges);
+                add(&mut self.batch, some[0].0, runs.map(|run| (run[0].1, run[run.len() - 1].1)).collect());
             }
         }
-        settled.clear();
-    }
-
-    /// These messages of a session wait at another node now.
-    pub fn note_moved(&mut self, session: u64, mut numbers: Vec<u64>) {
-        self.end_message();
-        numbers.sort_unstable();
-        for some in numbers.chunks(MOST_SETTLED) {
-            let runs = some.chunk_by(|one, next| one + 1 == *next);
-            self.batch.add_moved(session, runs.map(|run| (run[0], run[run.len() - 1])));
-        }
+        numbers.clear();
     }
 
     /// A session has ended, and its stored queue with it. Another worker may begin it anew, so this is submitted
@@ -186,12 +181,18 @@ impl Storing {
 }
 
 /// How a merge of stores reads what is stored.
-pub const FIELDS: Fields = Fields { identity: identity_of, topic: topic_of, share: shared_of };
+pub const FIELDS: Fields = Fields { identity: identity_of, topic: topic_of, share: share_of };
 
 fn identity_of(field: &[u8]) -> Option<Identity> {
     let PublishView { publisher, sequence, published_at_us, fragment, .. } = publish_of(field)?;
     let first = sequence.saturating_sub(fragment.map_or(0, |fragment| fragment.index.into()));
     Some(Identity { publisher, sequence, first, published_at: published_at_us })
+}
+
+/// Through what a session gets a message: a listener, or a shared subscription.
+fn share_of(options: &[u8]) -> (u8, u64) {
+    let kind = options.first().map_or(0, |first| first >> 4);
+    (kind, options.get(1..9).and_then(|id| id.first_chunk()).map_or(0, |id| u64::from_le_bytes(*id)))
 }
 
 fn topic_of(field: &[u8]) -> Option<&str> {

@@ -1,164 +1,160 @@
-//! Messages that both logs have.
+//! Messages that both logs have: their records become one.
 
-use std::collections::HashSet;
 use std::io;
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
+use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
 use crate::store::merge::order::Order;
-use crate::store::merge::reading::{Record, Status};
-use crate::store::merge::{Copy, Fields, Identity, Writer};
+use crate::store::merge::reading::{Held, Known, Record, Status};
+use crate::store::merge::{Fields, Writer};
+use crate::store::record::Target;
 
-/// What both logs have of messages that were reached in one of them at least.
-pub struct Joining {
+/// Fewer targets are looked through one by one.
+const FEW: usize = 16;
+
+/// A session, and through what it gets a message.
+type Key = (u64, (u8, u64));
+
+/// Writes the messages of both logs.
+pub struct Joining<'a, D, I> {
     /// How many messages waited in both stores, and how many waited in one and were settled in the other.
     pub common: u64,
     pub settled: u64,
+    stores: [&'a Store<D, I>; 2],
+    known: [&'a Known; 2],
     fields: Fields,
-    /// By publisher and sequence.
-    common_messages: HashMap<(u64, u64), CommonMessage, FxBuildHasher>,
-    /// For each log: what was settled, as a record says that is not the first of its message.
-    late: [HashSet<Copy, FxBuildHasher>; 2],
+    /// By publisher and sequence: messages that both logs have, and that were reached in one of them.
+    reached: HashMap<(u64, u64), (usize, Held), FxBuildHasher>,
 }
 
-/// A message that both logs have.
+/// What a log says of a message: for whom it was stored, and what became of it.
 #[derive(Default)]
-struct CommonMessage {
-    /// In which logs it was reached.
-    reached: [bool; 2],
-    /// Its records, as long as it was reached in one log only, each with its log.
-    held: Vec<(usize, Held)>,
-    /// The sessions, each with the shared subscription, for which it was written.
-    written: HashSet<(u64, u64), FxBuildHasher>,
-    /// For each log: those for which it was settled there.
-    settled: [HashSet<(u64, u64), FxBuildHasher>; 2],
+struct Copies {
+    all: Vec<(Key, Status, Box<[u8]>)>,
+    by_key: HashMap<Key, usize, FxBuildHasher>,
 }
 
-/// A record that was taken out of its chunk.
-pub struct Held {
-    identity: Identity,
-    body: Vec<u8>,
-    statuses: Vec<Status>,
+impl Copies {
+    /// Adds what a record says. If an earlier record was for the same session, the message waits if one of them
+    /// does; otherwise the later one counts.
+    fn add(&mut self, key: Key, status: Status, options: &[u8]) {
+        match self.find(&key) {
+            Some(at) => {
+                let known = &mut self.all[at];
+                if known.1 != Status::Waiting {
+                    (known.1, known.2) = (status, options.into());
+                }
+            }
+            None => {
+                self.all.push((key, status, options.into()));
+                if self.all.len() == FEW {
+                    self.by_key = self.all.iter().enumerate().map(|(at, (key, ..))| (*key, at)).collect();
+                } else if self.all.len() > FEW {
+                    self.by_key.insert(key, self.all.len() - 1);
+                }
+            }
+        }
+    }
+
+    fn find(&self, key: &Key) -> Option<usize> {
+        if self.all.len() < FEW {
+            self.all.iter().position(|(known, ..)| known == key)
+        } else {
+            self.by_key.get(key).copied()
+        }
+    }
+
+    fn status(&self, key: &Key) -> Status {
+        self.find(key).map_or(Status::Gone, |at| self.all[at].1)
+    }
 }
 
-impl Held {
-    pub fn new(record: &Record<'_>) -> Self {
-        Self { identity: record.identity, body: record.body.to_vec(), statuses: record.statuses.to_vec() }
+impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
+    pub fn new(stores: [&'a Store<D, I>; 2], known: [&'a Known; 2], fields: Fields) -> Self {
+        Self { common: 0, settled: 0, stores, known, fields, reached: HashMap::default() }
     }
 
-    pub fn record(&self) -> Record<'_> {
-        Record { identity: self.identity, body: &self.body, statuses: &self.statuses }
-    }
-
-    pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.body.len() + self.statuses.len()
-    }
-}
-
-impl Joining {
-    pub fn new(fields: Fields, late: [HashSet<Copy, FxBuildHasher>; 2]) -> Self {
-        Self { common: 0, settled: 0, fields, common_messages: HashMap::default(), late }
-    }
-
-    /// The next record of a log. Writes its message, or, if the other log has the message, too, and it was not
-    /// reached there, holds it. `own`, `other`: what is left of both logs.
+    /// The first record of a message in a log. Writes the message, or, if the other log has it, too, and it was not
+    /// reached there, holds it. `other`: what is left of the other log.
     ///
     /// # Errors
     /// The new store's disk fails.
-    pub fn take<D: Disk, I: Index>(
+    pub fn take(
         &mut self,
         side: usize,
         record: &Record<'_>,
-        own: &Order,
         other: &Order,
         writer: &mut Writer<'_, D, I>,
     ) -> io::Result<()> {
         let identity = record.identity;
         let id = (identity.publisher, identity.sequence);
-        let is_known = !self.common_messages.is_empty() && self.common_messages.contains_key(&id);
-        if !is_known && !other.has(&identity) {
-            if record.statuses.contains(&Status::Waiting) {
-                let (message, mut at) = (record.message(), record.statuses.iter());
-                return writer.add(&message, |_, _| at.next() == Some(&Status::Waiting));
+        let is_reached = !self.reached.is_empty() && self.reached.contains_key(&id);
+        if let Some((other_side, held)) = self.reached.remove(&id).filter(|_| is_reached) {
+            return self.write_both([(other_side, held.record()), (side, *record)], writer);
+        }
+        if other.has(&identity) {
+            self.reached.insert(id, (side, Held::new(record)));
+            return Ok(());
+        }
+        self.write_one(side, record, writer)
+    }
+
+    fn write_one(&self, side: usize, record: &Record<'_>, writer: &mut Writer<'_, D, I>) -> io::Result<()> {
+        let message = record.message();
+        if self.known[side].has_later(&record.identity) {
+            let copies = self.copies(side, record);
+            let waiting = copies.all.iter().filter(|(_, status, _)| *status == Status::Waiting);
+            return writer.add(&message, waiting.map(|(key, _, options)| (key.0, &options[..])));
+        }
+        let targets = message.targets().zip(record.statuses);
+        let waiting = targets.filter(|(_, status)| **status == Status::Waiting);
+        writer.add(&message, waiting.map(|(target, _)| (target.session, target.options)))
+    }
+
+    fn write_both(
+        &mut self,
+        records: [(usize, Record<'_>); 2],
+        writer: &mut Writer<'_, D, I>,
+    ) -> io::Result<()> {
+        let [first, second] = records.map(|(side, record)| self.copies(side, &record));
+        let (mut kept, mut common, mut settled) = (Vec::new(), 0, 0);
+        for (one, other, is_second) in [(&first, &second, false), (&second, &first, true)] {
+            for (key, _, options) in one.all.iter().filter(|(_, status, _)| *status == Status::Waiting) {
+                match other.status(key) {
+                    Status::Settled => settled += 1,
+                    Status::Waiting if is_second => common += 1,
+                    _ => kept.push((key.0, &options[..])),
+                }
             }
-            return Ok(());
         }
-        let Self { common, settled, fields, common_messages, late } = self;
-        let joined = common_messages.entry(id).or_default();
-        joined.reached[side] = true;
-        joined.note_settled(side, record, *fields);
-        if joined.reached != [true, true] {
-            joined.held.push((side, Held::new(record)));
-            return Ok(());
+        self.common += common;
+        self.settled += settled;
+        writer.add(&records[0].1.message(), kept.into_iter())
+    }
+
+    /// What a log says of a message in all its records. `record`: the first one.
+    fn copies(&self, side: usize, record: &Record<'_>) -> Copies {
+        let (message, mut copies) = (record.message(), Copies::default());
+        let key = |target: &Target<'_>| (target.session, (self.fields.share)(target.options));
+        for (target, status) in message.targets().zip(record.statuses) {
+            copies.add(key(&target), *status, target.options);
         }
-        let held = std::mem::take(&mut joined.held);
-        let all = held.iter().map(|(side, held)| (*side, held.record())).chain([(side, *record)]);
-        for (side, each) in all {
-            let counts = joined.write(side, &each, *fields, late, writer)?;
-            *common += counts.0;
-            *settled += counts.1;
-        }
-        if !own.has(&identity) && !other.has(&identity) {
-            common_messages.remove(&id);
-        }
-        Ok(())
+        self.known[side].later_targets(self.stores[side], &record.identity, |status, target| {
+            copies.add(key(target), status, target.options);
+        });
+        copies
     }
 
     /// Writes what is held, because a log has ended before it was reached there.
     ///
     /// # Errors
     /// The new store's disk fails.
-    pub fn write_rest<D: Disk, I: Index>(&mut self, writer: &mut Writer<'_, D, I>) -> io::Result<()> {
-        for (_, mut joined) in std::mem::take(&mut self.common_messages) {
-            for (side, held) in std::mem::take(&mut joined.held) {
-                joined.write(side, &held.record(), self.fields, &self.late, writer)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl CommonMessage {
-    fn note_settled(&mut self, side: usize, record: &Record<'_>, fields: Fields) {
-        if record.statuses.contains(&Status::Settled) {
-            let targets = record.message();
-            let settled =
-                targets.targets().zip(record.statuses).filter(|(_, status)| **status == Status::Settled);
-            let keys = settled.map(|(target, _)| (target.session, (fields.share)(target.options)));
-            self.settled[side].extend(keys);
-        }
-    }
-
-    /// Writes a record of a log for those sessions that do not have the message. Returns how many have it, and for
-    /// how many the other log has settled it.
-    fn write<D: Disk, I: Index>(
-        &mut self,
-        side: usize,
-        record: &Record<'_>,
-        fields: Fields,
-        late: &[HashSet<Copy, FxBuildHasher>; 2],
-        writer: &mut Writer<'_, D, I>,
-    ) -> io::Result<(u64, u64)> {
-        let Identity { publisher, sequence, .. } = record.identity;
-        let (mut common, mut settled) = (0, 0);
-        let (written, gone, late) = (&mut self.written, &self.settled[1 - side], &late[1 - side]);
-        writer.add(&record.message(), |at, target| {
-            if record.statuses[at] != Status::Waiting {
-                return false;
-            }
-            let share = (fields.share)(target.options);
-            let key = (target.session, share);
-            if gone.contains(&key) || late.contains(&(target.session, share, publisher, sequence)) {
-                settled += 1;
-                return false;
-            }
-            let is_new = written.insert(key);
-            common += u64::from(!is_new);
-            is_new
-        })?;
-        Ok((common, settled))
+    pub fn write_rest(&mut self, writer: &mut Writer<'_, D, I>) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.reached);
+        rest.into_values().try_for_each(|(side, held)| self.write_one(side, &held.record(), writer))
     }
 }

@@ -7,34 +7,25 @@ use std::sync::mpsc::{Receiver, Sender};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::store::Store;
-use crate::store::disk::Disk;
-use crate::store::index::Index;
-use crate::store::merge::joining::Held;
-use crate::store::merge::reading::{Chunk, Delivered, Record, Status, status_of};
-use crate::store::merge::{Copy, Fields, Identity};
-use crate::store::record::{Kind, MessageBody, Target};
-use crate::store::segment::Damage;
+use crate::store::merge::Identity;
+use crate::store::merge::reading::{Chunk, Held, Record};
 
-/// About the memory that a range, a publisher, and a message with several records take.
+/// About the memory that a range, and a publisher, take.
 const RANGE: usize = 16;
 const PUBLISHER: usize = 64;
-const REPEATED: usize = 48;
 
 /// The sequences of the messages of a log that were not reached yet, by publisher.
 #[derive(Default)]
 pub struct Order {
     publishers: HashMap<u64, VecDeque<(u64, u64)>, FxBuildHasher>,
-    /// Messages that are in more than one record: how many more there are.
-    repeated: HashMap<(u64, u64), u32, FxBuildHasher>,
     bytes: usize,
 }
 
 impl Order {
     // Change
 
-    /// A record has this message. Returns whether an earlier one has it, too.
-    fn add(&mut self, identity: &Identity) -> bool {
+    /// The log has this message. Returns whether that was known.
+    pub fn add(&mut self, identity: &Identity) -> bool {
         let &Identity { publisher, sequence, .. } = identity;
         if publisher == 0 {
             return false;
@@ -48,13 +39,10 @@ impl Order {
             Some(newest) if sequence <= newest.1 => {
                 let at = ranges.partition_point(|range| range.1 < sequence);
                 if ranges[at].0 <= sequence {
-                    self.bytes += REPEATED;
-                    *self.repeated.entry((publisher, sequence)).or_default() += 1;
                     return true;
-                } else {
-                    self.bytes += RANGE;
-                    ranges.insert(at, (sequence, sequence));
                 }
+                self.bytes += RANGE;
+                ranges.insert(at, (sequence, sequence));
             }
             _ => {
                 self.bytes += RANGE;
@@ -64,18 +52,9 @@ impl Order {
         false
     }
 
-    /// A record with this message was reached.
+    /// This message is reached.
     fn remove(&mut self, identity: &Identity) {
         let &Identity { publisher, sequence, .. } = identity;
-        if !self.repeated.is_empty()
-            && let Some(more) = self.repeated.get_mut(&(publisher, sequence))
-        {
-            *more -= 1;
-            if *more == 0 {
-                self.repeated.remove(&(publisher, sequence));
-            }
-            return;
-        }
         let Some(ranges) = self.publishers.get_mut(&publisher) else {
             return;
         };
@@ -87,10 +66,9 @@ impl Order {
             (first, last) if first == last => _ = ranges.remove(at),
             (first, _) if first == sequence => range.0 += 1,
             (_, last) if last == sequence => range.1 -= 1,
-            (first, last) => {
+            (first, _) => {
                 range.0 = sequence + 1;
                 ranges.insert(at, (first, sequence - 1));
-                debug_assert!(sequence < last);
             }
         }
         if ranges.is_empty() {
@@ -100,7 +78,12 @@ impl Order {
 
     // Read
 
-    /// Whether a record with this message was not reached yet.
+    /// About the memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the log has this message, and it was not reached yet.
     pub fn has(&self, identity: &Identity) -> bool {
         let Some(ranges) = self.publishers.get(&identity.publisher) else {
             return false;
@@ -127,13 +110,15 @@ pub struct Side {
     next: usize,
     /// By publisher, messages that wait for messages of the other log.
     deferred: HashMap<u64, VecDeque<Held>, FxBuildHasher>,
+    /// Their publishers and sequences.
+    deferred_ids: HashSet<(u64, u64), FxBuildHasher>,
     deferred_bytes: usize,
 }
 
 impl Side {
     pub fn new((chunks, used): (Receiver<io::Result<Chunk>>, Sender<Vec<u8>>), order: Order) -> Self {
-        let (chunk, deferred) = (Chunk::default(), HashMap::default());
-        Self { order, chunks, used, chunk, next: 0, deferred, deferred_bytes: 0 }
+        let (chunk, deferred, deferred_ids) = (Chunk::default(), HashMap::default(), HashSet::default());
+        Self { order, chunks, used, chunk, next: 0, deferred, deferred_ids, deferred_bytes: 0 }
     }
 
     // Change
@@ -143,7 +128,14 @@ impl Side {
     /// # Errors
     /// The disk fails.
     pub fn head(&mut self) -> io::Result<Option<Identity>> {
-        while self.next >= self.chunk.heads.len() {
+        loop {
+            if let Some(head) = self.chunk.heads.get(self.next) {
+                if self.is_first(&head.identity) {
+                    return Ok(Some(head.identity));
+                }
+                self.next += 1;
+                continue;
+            }
             // Before the reader needs memory for another one. It may have ended.
             _ = self.used.send(std::mem::take(&mut self.chunk).into_bytes());
             self.next = 0;
@@ -152,17 +144,20 @@ impl Side {
             };
             self.chunk = chunk?;
         }
-        Ok(Some(self.chunk.heads[self.next].identity))
+    }
+
+    /// Whether a record is the first one of its message. (The others are known: `reading::Known`.)
+    fn is_first(&self, identity: &Identity) -> bool {
+        let id = (identity.publisher, identity.sequence);
+        let is_deferred = !self.deferred_ids.is_empty() && self.deferred_ids.contains(&id);
+        identity.publisher == 0 || self.order.has(identity) && !is_deferred
     }
 
     /// Gives the next message to `take`. Returns who published it.
-    pub fn take_head(
-        &mut self,
-        take: impl FnOnce(&Order, &Record<'_>) -> io::Result<()>,
-    ) -> io::Result<Identity> {
+    pub fn take_head(&mut self, take: impl FnOnce(&Record<'_>) -> io::Result<()>) -> io::Result<Identity> {
         let record = self.chunk.record(&self.chunk.heads[self.next]);
         self.order.remove(&record.identity);
-        take(&self.order, &record)?;
+        take(&record)?;
         self.next += 1;
         Ok(self.chunk.heads[self.next - 1].identity)
     }
@@ -172,6 +167,7 @@ impl Side {
         let record = self.chunk.record(&self.chunk.heads[self.next]);
         let held = Held::new(&record);
         self.deferred_bytes += held.bytes();
+        self.deferred_ids.insert((record.identity.publisher, record.identity.sequence));
         self.deferred.entry(record.identity.publisher).or_default().push_back(held);
         self.next += 1;
     }
@@ -181,12 +177,12 @@ impl Side {
         &mut self,
         taken: &Identity,
         other: &Order,
-        mut take: impl FnMut(&Order, &Record<'_>) -> io::Result<()>,
+        mut take: impl FnMut(&Record<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.deferred.is_empty() {
             return Ok(());
         }
-        let Self { order, deferred, deferred_bytes, .. } = self;
+        let Self { order, deferred, deferred_ids, deferred_bytes, .. } = self;
         let Some(waiting) = deferred.get_mut(&taken.publisher) else {
             return Ok(());
         };
@@ -194,8 +190,10 @@ impl Side {
             && let Some(next) = waiting.pop_front()
         {
             *deferred_bytes -= next.bytes();
-            order.remove(&next.record().identity);
-            take(order, &next.record())?;
+            let identity = next.record().identity;
+            deferred_ids.remove(&(identity.publisher, identity.sequence));
+            order.remove(&identity);
+            take(&next.record())?;
         }
         if waiting.is_empty() {
             deferred.remove(&taken.publisher);
@@ -206,13 +204,13 @@ impl Side {
     /// Gives all deferred messages to `take`.
     pub fn take_all_deferred(
         &mut self,
-        mut take: impl FnMut(&Order, &Record<'_>) -> io::Result<()>,
+        mut take: impl FnMut(&Record<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         self.deferred_bytes = 0;
         let deferred = std::mem::take(&mut self.deferred);
         deferred.into_iter().flat_map(|(_, waiting)| waiting).try_for_each(|next| {
             self.order.remove(&next.record().identity);
-            take(&self.order, &next.record())
+            take(&next.record())
         })
     }
 
@@ -221,37 +219,4 @@ impl Side {
     pub fn deferred_bytes(&self) -> usize {
         self.deferred_bytes
     }
-}
-
-type Found = (Order, HashSet<Copy, FxBuildHasher>, Vec<Damage>);
-
-/// The sequences of all messages of a log that wait for a session, or were settled; and what was settled, as a record
-/// says that is not the first of its message; and the damage. `None`: they take more memory.
-pub fn order_of<D: Disk, I: Index>(
-    store: &Store<D, I>,
-    delivered: &Delivered,
-    fields: Fields,
-    memory: usize,
-) -> io::Result<Option<Found>> {
-    let (mut order, mut late) = (Order::default(), HashSet::default());
-    let damage = store.each_record(|kind, body| {
-        let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
-            return;
-        };
-        let status = |target| status_of(store, delivered, &target);
-        let is_needed = message.targets().any(|target| status(target) != Status::Gone);
-        if !is_needed || order.bytes > memory {
-            return;
-        }
-        let identity = (fields.identity)(message.field).unwrap_or_default();
-        if order.add(&identity) {
-            let settled = message.targets().filter(|target| status(*target) == Status::Settled);
-            let Identity { publisher, sequence, .. } = identity;
-            let copy =
-                |target: Target<'_>| (target.session, (fields.share)(target.options), publisher, sequence);
-            late.extend(settled.map(copy));
-            order.bytes += REPEATED;
-        }
-    })?;
-    Ok((order.bytes <= memory).then_some((order, late, damage)))
 }

@@ -1,4 +1,4 @@
-//! The messages of a store in the order of its log.
+//! What the log of a store says, message by message.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -10,9 +10,14 @@ use crate::link::receive::ranges::RangeSet;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
+use crate::store::merge::order::Order;
 use crate::store::merge::{Fields, Identity};
-use crate::store::record::{Kind, MessageBody, SettledBody, Target};
-use crate::store::segment::read_segment;
+use crate::store::record::{self, Kind, MessageBody, SettledBody, Target};
+use crate::store::segment::{Damage, read_segment};
+
+/// About the memory that a target takes in [`Known::later`], and what else is kept for its message.
+const TARGET: usize = 64;
+const MESSAGE: usize = 96;
 
 /// How a store has a message for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +29,27 @@ pub enum Status {
     Gone,
 }
 
-/// By session, the numbers that were delivered or discarded.
-pub type Delivered = HashMap<u64, RangeSet, FxBuildHasher>;
+/// What is known of a store before its messages are read one by one.
+#[derive(Default)]
+pub struct Known {
+    pub order: Order,
+    /// By publisher and sequence: the targets in the records of a message after its first one, with their positions.
+    later: HashMap<(u64, u64), Vec<LaterTarget>, FxBuildHasher>,
+    delivered: Delivered,
+    pub damage: Vec<Damage>,
+}
+
+struct LaterTarget {
+    session: u64,
+    number: u64,
+    position: u64,
+    options: Box<[u8]>,
+}
+
+/// By session, the numbers that were delivered or discarded. A session may have had several queues, one after the
+/// other, each with numbers from 1 on: each is here with the position at which it ended.
+#[derive(Default)]
+struct Delivered(HashMap<u64, Vec<(u64, RangeSet)>, FxBuildHasher>);
 
 /// The messages of one segment.
 #[derive(Default)]
@@ -36,19 +60,19 @@ pub struct Chunk {
     statuses: Vec<Status>,
 }
 
-/// A message in a chunk that waits for a session, or was settled.
+/// A message in a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub identity: Identity,
     /// Where the record's body is.
-    start: u32,
-    end: u32,
+    start: usize,
+    length: u32,
     /// Where its targets begin among those of the chunk, and how many they are.
     targets: u32,
     count: u32,
 }
 
-/// A message of a log.
+/// A message in a record of a log.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     pub identity: Identity,
@@ -64,56 +88,147 @@ impl Record<'_> {
     }
 }
 
+/// A record that was taken out of its chunk.
+pub struct Held {
+    identity: Identity,
+    body: Vec<u8>,
+    statuses: Vec<Status>,
+}
+
+impl Held {
+    pub fn new(record: &Record<'_>) -> Self {
+        Self { identity: record.identity, body: record.body.to_vec(), statuses: record.statuses.to_vec() }
+    }
+
+    pub fn record(&self) -> Record<'_> {
+        Record { identity: self.identity, body: &self.body, statuses: &self.statuses }
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.body.len() + self.statuses.len()
+    }
+}
+
+impl Delivered {
+    fn note(&mut self, position: u64, kind: Kind, body: &[u8]) {
+        match kind {
+            Kind::Settled => {
+                if let Some(settled) = SettledBody::parse(body) {
+                    let (_, numbers) = self.present(settled.session);
+                    settled.ranges().for_each(|(first, last)| numbers.insert_range(first, last));
+                }
+            }
+            Kind::Ended => {
+                if let Some(session) = record::number_of(body) {
+                    self.present(session).0 = position;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The queue of a session that has not ended.
+    fn present(&mut self, session: u64) -> &mut (u64, RangeSet) {
+        let queues = self.0.entry(session).or_default();
+        if queues.last().is_none_or(|(end, _)| *end < u64::MAX) {
+            queues.push((u64::MAX, RangeSet::new(usize::MAX)));
+        }
+        queues.last_mut().expect("it was just pushed, if there was none")
+    }
+
+    fn has(&self, session: u64, number: u64, position: u64) -> bool {
+        let queues = self.0.get(&session).map_or(&[][..], Vec::as_slice);
+        let at = queues.partition_point(|(end, _)| *end < position);
+        queues.get(at).is_some_and(|(_, numbers)| numbers.contains(number))
+    }
+}
+
+impl Known {
+    /// Reads the log of a store. `None`: what has to be kept takes more memory.
+    pub fn of<D: Disk, I: Index>(
+        store: &Store<D, I>,
+        fields: Fields,
+        memory: usize,
+    ) -> io::Result<Option<Self>> {
+        let (mut known, mut bytes) = (Self::default(), 0);
+        let damage = store.each_record(|position, kind, body| {
+            let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
+                return known.delivered.note(position, kind, body);
+            };
+            let identity = (fields.identity)(message.field).unwrap_or_default();
+            if bytes + known.order.bytes() > memory || !known.order.add(&identity) {
+                return;
+            }
+            let later = known.later.entry((identity.publisher, identity.sequence)).or_default();
+            bytes += if later.is_empty() { MESSAGE } else { 0 };
+            for Target { session, number, options } in message.targets() {
+                later.push(LaterTarget { session, number, position, options: options.into() });
+                bytes += TARGET;
+            }
+        })?;
+        known.damage = damage;
+        Ok((bytes + known.order.bytes() <= memory).then_some(known))
+    }
+
+    /// How the store has a message for a session, according to one of its records.
+    pub fn status<D: Disk, I: Index>(
+        &self,
+        store: &Store<D, I>,
+        target: &Target<'_>,
+        position: u64,
+    ) -> Status {
+        if store.queues.is_live(target, position) {
+            Status::Waiting
+        } else if self.delivered.has(target.session, target.number, position) {
+            Status::Settled
+        } else {
+            Status::Gone
+        }
+    }
+
+    /// Whether a message has more than one record.
+    pub fn has_later(&self, identity: &Identity) -> bool {
+        !self.later.is_empty() && self.later.contains_key(&(identity.publisher, identity.sequence))
+    }
+
+    /// Calls `with` with all targets of a message in the records after its first one.
+    pub fn later_targets<D: Disk, I: Index>(
+        &self,
+        store: &Store<D, I>,
+        identity: &Identity,
+        mut with: impl FnMut(Status, &Target<'_>),
+    ) {
+        if self.later.is_empty() {
+            return;
+        }
+        for later in self.later.get(&(identity.publisher, identity.sequence)).into_iter().flatten() {
+            let &LaterTarget { session, number, position, ref options } = later;
+            let target = Target { session, number, options };
+            with(self.status(store, &target, position), &target);
+        }
+    }
+}
+
 impl Chunk {
+    pub fn record(&self, head: &Head) -> Record<'_> {
+        let targets = head.targets as usize;
+        Record {
+            identity: head.identity,
+            body: &self.bytes[head.start..head.start + head.length as usize],
+            statuses: &self.statuses[targets..targets + head.count as usize],
+        }
+    }
+
     /// Its memory.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
-    }
-
-    pub fn record(&self, head: &Head) -> Record<'_> {
-        let &Head { identity, start, end, targets, count } = head;
-        Record {
-            identity,
-            body: &self.bytes[start as usize..end as usize],
-            statuses: &self.statuses[targets as usize..(targets + count) as usize],
-        }
-    }
-}
-
-/// The numbers that were delivered or discarded, as far as the log still says.
-pub fn delivered_of<D: Disk, I: Index>(store: &Store<D, I>) -> io::Result<Delivered> {
-    let mut delivered = Delivered::default();
-    if store.states().all(|state| state.live + 1 == state.next) {
-        return Ok(delivered);
-    }
-    store.each_record(|kind, body| {
-        if let Some(settled) = SettledBody::parse(body).filter(|_| kind == Kind::Settled) {
-            let numbers = delivered.entry(settled.session).or_insert_with(|| RangeSet::new(usize::MAX));
-            settled.ranges().for_each(|(first, last)| numbers.insert_range(first, last));
-        }
-    })?;
-    Ok(delivered)
-}
-
-/// How a store has a message for a session.
-pub fn status_of<D: Disk, I: Index>(
-    store: &Store<D, I>,
-    delivered: &Delivered,
-    target: &Target<'_>,
-) -> Status {
-    if store.queues.is_live(target.session, target.number) {
-        Status::Waiting
-    } else if delivered.get(&target.session).is_some_and(|numbers| numbers.contains(target.number)) {
-        Status::Settled
-    } else {
-        Status::Gone
     }
 }
 
 /// Sends the messages of a store, segment by segment. `used`: memory that is not needed any more.
 pub fn read_chunks<D: Disk, I: Index>(
     store: &Store<D, I>,
-    delivered: &Delivered,
+    known: &Known,
     fields: Fields,
     chunks: &SyncSender<io::Result<Chunk>>,
     used: &Receiver<Vec<u8>>,
@@ -121,7 +236,7 @@ pub fn read_chunks<D: Disk, I: Index>(
     for (base, ..) in store.log.segments() {
         let mut bytes = used.try_recv().unwrap_or_default();
         let is_read = store.log.read_segment(base, &mut bytes);
-        let chunk = is_read.map(|()| chunk_of(store, delivered, fields, (base, bytes)));
+        let chunk = is_read.map(|()| chunk_of(store, known, fields, (base, bytes)));
         let has_failed = chunk.is_err();
         if chunks.send(chunk).is_err() || has_failed {
             return; // The writer has ended.
@@ -131,28 +246,23 @@ pub fn read_chunks<D: Disk, I: Index>(
 
 fn chunk_of<D: Disk, I: Index>(
     store: &Store<D, I>,
-    delivered: &Delivered,
+    known: &Known,
     fields: Fields,
     (base, bytes): (u64, Vec<u8>),
 ) -> Chunk {
     let (mut heads, mut statuses, begin) = (Vec::new(), Vec::new(), bytes.as_ptr() as usize);
-    read_segment(&bytes, base, |kind, body| {
-        let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
-            return;
-        };
-        let targets = statuses.len();
-        statuses.extend(message.targets().map(|target| status_of(store, delivered, &target)));
-        if statuses[targets..].iter().all(|status| *status == Status::Gone) {
-            return statuses.truncate(targets);
+    read_segment(&bytes, base, |position, kind, body| {
+        if let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) {
+            let targets = statuses.len();
+            statuses.extend(message.targets().map(|target| known.status(store, &target, position)));
+            heads.push(Head {
+                identity: (fields.identity)(message.field).unwrap_or_default(),
+                start: body.as_ptr() as usize - begin,
+                length: body.len() as u32,
+                targets: targets as u32,
+                count: (statuses.len() - targets) as u32,
+            });
         }
-        let start = (body.as_ptr() as usize - begin) as u32;
-        heads.push(Head {
-            identity: (fields.identity)(message.field).unwrap_or_default(),
-            start,
-            end: start + body.len() as u32,
-            targets: targets as u32,
-            count: (statuses.len() - targets) as u32,
-        });
     });
     Chunk { bytes, heads, statuses }
 }

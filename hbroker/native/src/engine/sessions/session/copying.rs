@@ -106,7 +106,7 @@ impl Session {
         self.tickets -= behind.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
         pending.tickets.extend(behind.iter().filter_map(|queued_message| queued_message.ticket));
         let (kept, dropped) = with_those_before(behind);
-        dropped.iter().for_each(|queued_message| pending.forget(self.id, queued_message));
+        dropped.iter().for_each(|queued_message| pending.forget_moved(self.id, queued_message));
         kept.into_iter()
             .for_each(|queued_message| list.push(QueuedMessage { ticket: None, ..queued_message }));
         let stored = list.queued_messages.iter().filter(|queued_message| queued_message.stored > 0).count();
@@ -140,7 +140,7 @@ impl Session {
             for queued_message in &mut list.queued_messages {
                 if queued_message.stored > 0 {
                     self.forget_moved(1); // It comes back.
-                    pending.forget(self.id, queued_message);
+                    pending.forget_moved(self.id, queued_message);
                 }
                 queued_message.stored = self.next_stored();
                 storing.add(self.id, queued_message, None);
