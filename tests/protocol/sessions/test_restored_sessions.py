@@ -20,6 +20,7 @@ class Notes(Storage):
         self.sessions: dict[int, SavedSession] = {}
         self.subscriptions: dict[tuple[int, Key], Subscription] = {}
         self.wills: dict[int, SavedWill] = {}
+        self.had_store = True
 
     def save_session(self, session: SavedSession) -> None:
         self.sessions[session.session] = session
@@ -40,7 +41,12 @@ class Notes(Storage):
 
     def restored(self) -> RestoredState:
         subscriptions, wills = list(self.subscriptions.values()), list(self.wills.values())
-        return RestoredState(subscriptions=subscriptions, sessions=dict(self.sessions), wills=wills)
+        return RestoredState(
+            subscriptions=subscriptions,
+            sessions=dict(self.sessions),
+            wills=wills,
+            had_store=self.had_store,
+        )
 
 
 def persistent(node: SoleNode, session: int, filter: str = "home/#", expiry_s: int = EXPIRY_S) -> int:
@@ -87,6 +93,15 @@ def test_with_a_store_a_session_is_there_after_a_kill_with_its_subscription_and_
         node.pass_time(IDLE_TIMEOUT / SECOND + 1)
         assert node.subscribe(node.link_up(S), "home/#", session_expiry_s=EXPIRY_S).resumed
         assert notes.sessions[S].offline_since is None
+
+
+def test_what_waited_in_a_store_that_is_gone_interrupts_the_subscription() -> None:
+    notes = Notes()
+    node = SoleNode(storage=notes)
+    node.link_down(persistent(node, S), S)
+    notes.had_store = False
+    node = next_run(notes, node, Durability.FSYNC, after_s=50)
+    assert not node.subscribe(node.link_up(S), "home/#", session_expiry_s=EXPIRY_S).resumed
 
 
 def test_the_time_that_a_session_is_offline_goes_on_while_the_node_is_down() -> None:
