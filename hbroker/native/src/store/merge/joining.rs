@@ -4,6 +4,7 @@ use std::io;
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
 
 use crate::store::Store;
 use crate::store::disk::Disk;
@@ -33,24 +34,24 @@ pub struct Joining<'a, D, I> {
 
 /// What a log says of a message: for whom it was stored, and what became of it.
 #[derive(Default)]
-struct Copies {
-    all: Vec<(Key, Status, Box<[u8]>)>,
+struct Copies<'r> {
+    all: SmallVec<[(Key, Status, &'r [u8]); 4]>,
     by_key: HashMap<Key, usize, FxBuildHasher>,
 }
 
-impl Copies {
+impl<'r> Copies<'r> {
     /// Adds what a record says. If an earlier record was for the same session, the message waits if one of them
     /// does; otherwise the later one counts.
-    fn add(&mut self, key: Key, status: Status, options: &[u8]) {
+    fn add(&mut self, key: Key, status: Status, options: &'r [u8]) {
         match self.find(&key) {
             Some(at) => {
                 let known = &mut self.all[at];
                 if known.1 != Status::Waiting {
-                    (known.1, known.2) = (status, options.into());
+                    (known.1, known.2) = (status, options);
                 }
             }
             None => {
-                self.all.push((key, status, options.into()));
+                self.all.push((key, status, options));
                 if self.all.len() == FEW {
                     self.by_key = self.all.iter().enumerate().map(|(at, (key, ..))| (*key, at)).collect();
                 } else if self.all.len() > FEW {
@@ -108,7 +109,7 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
         if self.known[side].has_later(&record.identity) {
             let copies = self.copies(side, record);
             let waiting = copies.all.iter().filter(|(_, status, _)| *status == Status::Waiting);
-            return writer.add(&message, waiting.map(|(key, _, options)| (key.0, &options[..])));
+            return writer.add(&message, waiting.map(|(key, _, options)| (key.0, *options)));
         }
         let targets = message.targets().zip(record.statuses);
         let waiting = targets.filter(|(_, status)| **status == Status::Waiting);
@@ -120,27 +121,29 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
         records: [(usize, Record<'_>); 2],
         writer: &mut Writer<'_, D, I>,
     ) -> io::Result<()> {
-        let [first, second] = records.map(|(side, record)| self.copies(side, &record));
-        let (mut kept, mut common, mut settled) = (Vec::new(), 0, 0);
+        let [first, second] = [&records[0], &records[1]].map(|(side, record)| self.copies(*side, record));
+        let (mut kept, mut common, mut settled) = (SmallVec::<[(u64, &[u8]); 4]>::new(), 0, 0);
         for (one, other, is_second) in [(&first, &second, false), (&second, &first, true)] {
             for (key, _, options) in one.all.iter().filter(|(_, status, _)| *status == Status::Waiting) {
                 match other.status(key) {
                     Status::Settled => settled += 1,
                     Status::Waiting if is_second => common += 1,
-                    _ => kept.push((key.0, &options[..])),
+                    _ => kept.push((key.0, options)),
                 }
             }
         }
+        writer.add(&records[0].1.message(), kept.into_iter())?;
+        drop((first, second));
         self.common += common;
         self.settled += settled;
-        writer.add(&records[0].1.message(), kept.into_iter())
+        Ok(())
     }
 
     /// What a log says of a message in all its records. `record`: the first one.
-    fn copies(&self, side: usize, record: &Record<'_>) -> Copies {
-        let (message, mut copies) = (record.message(), Copies::default());
+    fn copies<'r>(&'r self, side: usize, record: &Record<'r>) -> Copies<'r> {
+        let mut copies = Copies::default();
         let key = |target: &Target<'_>| (target.session, (self.fields.share)(target.options));
-        for (target, status) in message.targets().zip(record.statuses) {
+        for (target, status) in record.message().targets().zip(record.statuses) {
             copies.add(key(&target), *status, target.options);
         }
         self.known[side].later_targets(self.stores[side], &record.identity, |status, target| {

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
 
 use crate::link::receive::ranges::RangeSet;
 use crate::store::Store;
@@ -65,7 +66,7 @@ pub struct Chunk {
 pub struct Head {
     pub identity: Identity,
     /// Where the record's body is.
-    start: usize,
+    start: u32,
     length: u32,
     /// Where its targets begin among those of the chunk, and how many they are.
     targets: u32,
@@ -81,9 +82,9 @@ pub struct Record<'a> {
     pub statuses: &'a [Status],
 }
 
-impl Record<'_> {
+impl<'a> Record<'a> {
     /// The message. It was parsed before.
-    pub fn message(&self) -> MessageBody<'_> {
+    pub fn message(&self) -> MessageBody<'a> {
         MessageBody::parse(self.body).expect("it was valid")
     }
 }
@@ -92,12 +93,12 @@ impl Record<'_> {
 pub struct Held {
     identity: Identity,
     body: Vec<u8>,
-    statuses: Vec<Status>,
+    statuses: SmallVec<[Status; 16]>,
 }
 
 impl Held {
     pub fn new(record: &Record<'_>) -> Self {
-        Self { identity: record.identity, body: record.body.to_vec(), statuses: record.statuses.to_vec() }
+        Self { identity: record.identity, body: record.body.to_vec(), statuses: record.statuses.into() }
     }
 
     pub fn record(&self) -> Record<'_> {
@@ -192,11 +193,11 @@ impl Known {
     }
 
     /// Calls `with` with all targets of a message in the records after its first one.
-    pub fn later_targets<D: Disk, I: Index>(
-        &self,
+    pub fn later_targets<'k, D: Disk, I: Index>(
+        &'k self,
         store: &Store<D, I>,
         identity: &Identity,
-        mut with: impl FnMut(Status, &Target<'_>),
+        mut with: impl FnMut(Status, &Target<'k>),
     ) {
         if self.later.is_empty() {
             return;
@@ -214,7 +215,7 @@ impl Chunk {
         let targets = head.targets as usize;
         Record {
             identity: head.identity,
-            body: &self.bytes[head.start..head.start + head.length as usize],
+            body: &self.bytes[head.start as usize..head.start as usize + head.length as usize],
             statuses: &self.statuses[targets..targets + head.count as usize],
         }
     }
@@ -235,13 +236,20 @@ pub fn read_chunks<D: Disk, I: Index>(
 ) {
     for (base, ..) in store.log.segments() {
         let mut bytes = used.try_recv().unwrap_or_default();
-        let is_read = store.log.read_segment(base, &mut bytes);
+        let is_read = store.log.read_segment(base, &mut bytes).and_then(|()| check_length(&bytes));
         let chunk = is_read.map(|()| chunk_of(store, known, fields, (base, bytes)));
         let has_failed = chunk.is_err();
         if chunks.send(chunk).is_err() || has_failed {
             return; // The writer has ended.
         }
     }
+}
+
+/// Offsets in a segment are kept in 32 bits. A segment is much shorter than that.
+fn check_length(bytes: &[u8]) -> io::Result<()> {
+    u32::try_from(bytes.len())
+        .map(drop)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "a segment has 4 GiB"))
 }
 
 fn chunk_of<D: Disk, I: Index>(
@@ -257,7 +265,7 @@ fn chunk_of<D: Disk, I: Index>(
             statuses.extend(message.targets().map(|target| known.status(store, &target, position)));
             heads.push(Head {
                 identity: (fields.identity)(message.field).unwrap_or_default(),
-                start: body.as_ptr() as usize - begin,
+                start: (body.as_ptr() as usize - begin) as u32,
                 length: body.len() as u32,
                 targets: targets as u32,
                 count: (statuses.len() - targets) as u32,
