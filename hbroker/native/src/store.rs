@@ -265,18 +265,16 @@ impl<D: Disk, I: Index> Store<D, I> {
     }
 
     /// Removes what is not needed any more, also where little would be gained. `progress` is called with the bytes of
-    /// the log so far.
+    /// the log so far, and returns whether to go on.
     ///
     /// # Errors
     /// As [`Self::commit`].
-    pub fn compact(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), Failure> {
+    pub fn compact(&mut self, progress: &mut dyn FnMut(u64) -> bool) -> Result<(), Failure> {
         self.settings.most_needed = COMPACT;
         self.commit()?;
         self.log.end_segment().map_err(Failure::Unwritten)?;
         self.make_checkpoint()?;
-        while self.maintain()? {
-            progress(self.log.bytes());
-        }
+        while self.maintain()? && progress(self.log.bytes()) {}
         self.make_checkpoint()
     }
 

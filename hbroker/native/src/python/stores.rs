@@ -205,11 +205,15 @@ pub fn merge_stores(
     Ok((waiting, common, settled, disordered, retained, damage))
 }
 
-/// Tells Python how far something is. If that raises, `result` has it.
-fn report(progress: &Py<PyAny>, value: u64, result: &mut PyResult<()>) {
+/// Tells Python how far something is. If that raises, `result` has it, and it is not to go on.
+fn report(progress: &Py<PyAny>, value: u64, result: &mut PyResult<()>) -> bool {
     if result.is_ok() {
-        *result = Python::attach(|py| progress.call1(py, (value,)).map(drop));
+        *result = Python::attach(|py| {
+            py.check_signals()?;
+            progress.call1(py, (value,)).map(drop)
+        });
     }
+    result.is_ok()
 }
 
 fn failed(failure: Failure) -> PyErr {

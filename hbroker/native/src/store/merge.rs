@@ -94,7 +94,7 @@ impl From<io::Error> for MergeError {
 
 /// Writes what waits and what is retained in two stores to a third, which is empty. `memory`: about so many bytes
 /// may be used for the sequences of messages, and for messages that wait for others. `progress` is called with the
-/// number of messages written so far.
+/// number of messages written so far, and returns whether to go on.
 ///
 /// # Errors
 /// A disk fails, or the memory is too small.
@@ -103,7 +103,7 @@ pub fn merge<D: Disk + Sync, I: Index + Sync>(
     into: &mut Store<D, I>,
     fields: Fields,
     memory: usize,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Merged, MergeError> {
     let known = |at: usize| Known::of(stores[at], fields, memory / 2);
     let [Some(mut first), Some(mut second)] = both(|| known(0), || known(1))? else {
@@ -196,7 +196,7 @@ struct Writer<'a, D, I> {
     /// The last number of each session's queue.
     numbers: HashMap<u64, u64, FxBuildHasher>,
     written: u64,
-    progress: &'a mut dyn FnMut(u64),
+    progress: &'a mut dyn FnMut(u64) -> bool,
 }
 
 impl<D: Disk, I: Index> Writer<'_, D, I> {
@@ -219,8 +219,8 @@ impl<D: Disk, I: Index> Writer<'_, D, I> {
         if self.batch.target_bytes() > 0 {
             self.batch.add_message(message.expires, message.field);
         }
-        if self.written / PROGRESS > before {
-            (self.progress)(self.written);
+        if self.written / PROGRESS > before && !(self.progress)(self.written) {
+            return Err(io::ErrorKind::Interrupted.into());
         }
         if self.batch.bytes().len() >= BATCH { self.flush() } else { Ok(()) }
     }

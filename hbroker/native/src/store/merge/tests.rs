@@ -159,7 +159,7 @@ fn read(store: &mut Tested, session: u64) -> Vec<(u64, u64)> {
 
 fn merged(benches: &[Bench; 2], memory: usize) -> Result<(Tested, Merged), MergeError> {
     let mut into = Store::open(FaultDisk::default(), MemoryIndex::default(), SETTINGS).unwrap().0;
-    let report = merge([&benches[0].store, &benches[1].store], &mut into, FIELDS, memory, &mut |_| {})?;
+    let report = merge([&benches[0].store, &benches[1].store], &mut into, FIELDS, memory, &mut |_| true)?;
     Ok((into, report))
 }
 
@@ -257,7 +257,7 @@ fn of_each_topic_the_newest_retained_message_stays_with_all_its_fragments() {
     retain(&mut stores[0], &only);
     let mut into = Store::open(FaultDisk::default(), MemoryIndex::default(), SETTINGS).unwrap().0;
     let report =
-        merge([&stores[0].store, &stores[1].store], &mut into, fields, 1 << 20, &mut |_| {}).unwrap();
+        merge([&stores[0].store, &stores[1].store], &mut into, fields, 1 << 20, &mut |_| true).unwrap();
     let mut found = BTreeSet::new();
     into.each_retained(|field| assert!(found.insert(field.to_vec()))).unwrap();
     assert_eq!(found, new.into_iter().chain([only]).collect());
