@@ -12,12 +12,11 @@ from hbroker._native import StoppedStore, merge_stores
 from hbroker.cli.exits import DONE, FAILED
 from hbroker.cli.output import print_json
 from hbroker.cli.progress import progress
-from hbroker.cli.stores.show import state_file_of
+from hbroker.cli.stores.show import state_files_of
 
 __all__ = ["compact", "merge"]
 
 _STEP = 1 << 20
-_SUFFIXES = ("", ".claims", ".subscriptions", ".checkpoint")
 
 
 def compact(directory: Path, *, as_json: bool, is_silent: bool) -> int:
@@ -38,8 +37,8 @@ def compact(directory: Path, *, as_json: bool, is_silent: bool) -> int:
 def merge(first: Path, second: Path, into: Path, as_json: bool, *, memory_bytes: int, is_silent: bool) -> int:
     """Makes a store of two. Returns 1 if one of them is damaged. Raises UsageError if there is not enough
     memory, and OSError."""
-    target = state_file_of(into)
-    if existing := [file for file in _state_files(target) if file.exists()]:
+    targets = state_files_of(into).paths
+    if existing := [file for file in targets if file.exists()]:
         raise click.BadParameter(f"{existing[0]} exists already")
     stores = StoppedStore(str(first)), StoppedStore(str(second))
     total = sum(count for store in stores for _, count, _ in store.queues())
@@ -61,7 +60,7 @@ def merge(first: Path, second: Path, into: Path, as_json: bool, *, memory_bytes:
             )
     except BaseException as error:
         shutil.rmtree(into, ignore_errors=True)
-        for file in _state_files(target):
+        for file in targets:
             file.unlink(missing_ok=True)
         if isinstance(error, MemoryError):
             raise click.UsageError(f"{error}: give it more than --memory {memory_bytes >> 20}") from None
@@ -93,17 +92,11 @@ def merge(first: Path, second: Path, into: Path, as_json: bool, *, memory_bytes:
 
 def _merge_state(first: Path, second: Path, into: Path) -> list[str]:
     """Makes the state files for a merged store, if the stores have some. Returns a line for each problem."""
-    from hbroker.runtime.node.state_files import NodeStateFiles
-
     into.mkdir(parents=True, mode=0o700)
-    target = state_file_of(into)
-    for file, copy in zip(_state_files(state_file_of(first)), _state_files(target), strict=True):
+    target = state_files_of(into)
+    for file, copy in zip(state_files_of(first).paths, target.paths, strict=True):
         if file.exists():
             shutil.copy2(file, copy)
-    other = NodeStateFiles(state_file_of(second), []).read()
-    restored = NodeStateFiles(target, []).add_sessions(other)
+    other = state_files_of(second).read()
+    restored = target.add_sessions(other)
     return [f"state files: {damage}" for found in (restored, other) for damage in found.damage]
-
-
-def _state_files(path: Path) -> list[Path]:
-    return [path.with_name(path.name + suffix) for suffix in _SUFFIXES]

@@ -8,8 +8,9 @@ from typing import Final
 from hbroker._native import StoppedStore, verify_store
 from hbroker.cli.exits import DONE, FAILED
 from hbroker.cli.output import print_json, print_table
+from hbroker.runtime.node.state_files import NodeStateFiles
 
-__all__ = ["clients_of", "info", "state_file_of", "verify"]
+__all__ = ["clients_of", "info", "state_files_of", "verify"]
 
 _COLUMNS: Final = ("client", "session", "messages", "bytes")
 
@@ -75,12 +76,10 @@ def clients_of(directory: Path) -> dict[int, str]:
     """The client ids of the sessions in the state files beside a store; empty: it has none."""
     if directory.suffix != ".store":
         return {}
-    from hbroker.runtime.node.state_files import NodeStateFiles
-
-    files = NodeStateFiles(state_file_of(directory), [])
-    return {session.session: session.client for session in files.read().sessions.values()}
+    restored = state_files_of(directory).read()
+    return {session.session: session.client for session in restored.sessions.values()}
 
 
-def state_file_of(directory: Path) -> Path:
-    """The first state file of the node whose store this is."""
-    return directory.with_name(directory.name.removesuffix(".store"))
+def state_files_of(directory: Path) -> NodeStateFiles:
+    """The state files of the node whose store this is."""
+    return NodeStateFiles(directory.with_suffix(""), [])

@@ -109,6 +109,12 @@ class NodeStateFiles(Storage):
         self.is_overdue: Callable[[], bool] = lambda: False
         """Whether a `flush` has taken so long that it counts as failed."""
 
+    @property
+    def paths(self) -> list[Path]:
+        """All files that may be there."""
+        names = (*_SUFFIXES.values(), ".checkpoint")
+        return [self.path.with_name(f"{self.path.name}{suffix}") for suffix in names]
+
     # Change
 
     def load(self) -> RestoredState:

@@ -315,6 +315,8 @@ impl Mailbox {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_too_large, is_too_large) != is_too_large {
             self.update_full(&state);
+            drop(state);
+            self.wake();
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A message is known by its publisher and its sequence, whatever number it has in a queue. What waits for a session
 //! in both stores waits for it once afterwards. What waits in one, and was delivered or discarded according to the
-//! other, does not wait any more. (What has moved to another node is neither: [`Kind::Moved`].)
+//! other, does not wait any more. (What has moved to another node is neither: `record::Kind::Moved`.)
 //!
 //! 1. Both logs are read for the sequences of each publisher (`order`).
 //! 2. Both are read again, side by side, and written. Each publisher's messages are written in the order of their
