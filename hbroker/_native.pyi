@@ -39,6 +39,7 @@ class Config:
     - `max_links`, `max_links_of_host`: the limit for links that others open and sessions without a link, in
       all and for one IPv4 address or IPv6 network of 64 bits.
     - `queue_messages`, `queue_bytes`: how much may be queued for one session (§7.8).
+    - `spool_bytes`: if a subtree comes with more bytes in queues, they go to the store while it comes (§5.4).
     - `max_message_bytes`: the largest payload in both directions, at most 256 MiB; `reassembly_bytes`, which
       is at least as much: how much memory a client uses for messages with missing fragments (§7.5).
     - `receive_messages`, `receive_bytes`: the credit that a client gives one owner: how much it takes without
@@ -72,6 +73,7 @@ class Config:
         for_many: bool = False,
         queue_messages: int = 10_000,
         queue_bytes: int = 16_777_216,
+        spool_bytes: int = 4_194_304,
         telemetry: bool = False,
     ) -> Config: ...
     @property
@@ -204,12 +206,14 @@ class SessionStatus:
 
     `accepted` is exactly `delivered` + `expired` + `dropped` (by reason) + `queued`. `delivered`:
     acknowledged by a PUBACK, or at QoS 0 put into a datagram. `queued`: messages that are queued or in
-    flight, and `queued_bytes` their size (both without QoS 0).
+    flight, and `queued_bytes` their size (both without QoS 0). `has_backlog`: some of them are only in the
+    store, and the PUBACK of another one does not wait for the subscriber.
     """
 
     session: int
     connected: bool
     stalled: bool
+    has_backlog: bool
     accepted: int
     delivered: int
     expired: int

@@ -39,6 +39,8 @@ CREDIT: Final = 4_096
 """Default credit of a client in messages (§9)."""
 QUEUE: Final = 10_000
 """Default bound on the messages that wait for a session (§9)."""
+SPOOL_BYTES: Final = 500
+"""If a subtree comes with more bytes in queues, they go to the store while it comes."""
 SOCKET_BUFFER: Final = 256
 """Datagrams that wait in the socket of a stopped process. The kernel drops further ones."""
 
@@ -100,6 +102,7 @@ class Host:
             receive_messages=CREDIT if credit is None else credit,
             for_many=for_many,
             queue_messages=queue_messages or QUEUE,
+            spool_bytes=SPOOL_BYTES,
         )
         self.publisher = config.publisher
         self.engine = Engine(config)

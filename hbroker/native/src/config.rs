@@ -27,6 +27,8 @@ pub struct Config {
     pub queue_bytes: usize,
     /// The bytes that the queues of all sessions may use together.
     pub queue_memory: usize,
+    /// If a subtree comes with more bytes in queues, they go to the store while it comes.
+    pub spool_bytes: usize,
     /// The bytes of packets that arrived out of order, of all links together (§3.3).
     pub out_of_order_bytes: usize,
     pub event_queue: usize,

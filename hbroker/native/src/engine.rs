@@ -97,7 +97,7 @@ impl Shared {
         Self {
             directory: Arc::new(directory),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes, config.seed))),
-            moves: Arc::new(Mutex::new(Moves::new(config.queue_memory))),
+            moves: Arc::new(Mutex::new(Moves::new(config, config.seed ^ config.incarnation))),
             member_loads: Arc::new(MemberLoads::new(config.seed)),
             hosts: Arc::new(HostCounts::new(bounds, config.seed)),
             opened: Arc::default(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! engines -- records --> Store --> log      every record, in order, with a check (record)
-//!                          |------> queues   what waits for whom, as the log says (block)
+//!                          |------> queues   what waits for whom, as the log says (queue, block)
 //!                          |------> retained where the retained messages are
 //!                          `------> index    the queues as they were at the last checkpoint
 //! ```
@@ -26,6 +26,7 @@ pub mod mailbox;
 #[cfg(any(test, feature = "python"))]
 pub mod memory_index;
 pub mod merge;
+pub mod queue;
 pub mod queues;
 pub mod record;
 pub mod retained;
@@ -41,8 +42,9 @@ use crate::broken::Defect;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
 use crate::store::log::{Log, Recovered, Rewriting, Unreadable};
-use crate::store::queues::{QueueState, Queues};
-use crate::store::record::{Batch, Kind, MessageBody};
+use crate::store::queue::QueueState;
+use crate::store::queues::Queues;
+use crate::store::record::{AppendedBody, Batch, Kind, MessageBody, Target};
 use crate::store::segment::Damage;
 
 /// So many segments are rewritten into one if each has less than one part in this number of the usual size.
@@ -309,7 +311,9 @@ impl<D: Disk, I: Index> Store<D, I> {
             }
             for (number, position) in entries {
                 next = number + 1;
-                let damage = match self.log.read(position, |kind, body| stored(kind, body, session, number)) {
+                let name = self.queues.in_log(session, number);
+                let found = |kind, body: &[u8]| Some(Stored { number, ..stored(kind, body, name)? });
+                let damage = match self.log.read(position, found) {
                     Ok(Some(message)) => {
                         size += size_of::<Stored>() + message.field.len();
                         read.messages.push(message);
@@ -425,6 +429,11 @@ impl<D: Disk, I: Index> Store<D, I> {
         })
     }
 
+    /// A target of a message in the log as it is now: a queue may be the end of a session's queue (`Kind::Appended`).
+    pub fn after_appending<'t>(&self, target: &Target<'t>) -> Target<'t> {
+        self.queues.after_appending(target)
+    }
+
     /// The states of all queues.
     pub fn states(&self) -> impl Iterator<Item = QueueState> + '_ {
         self.queues.states()
@@ -477,10 +486,17 @@ impl<D: Disk, I: Index> Store<D, I> {
                 batch.add_retained(number, field);
                 return out.append(&mut batch.take());
             }
+            // These tell numbers of the session's queues apart (`merge`).
             if kind == Kind::Ended
                 && let Some(session) = record::number_of(body)
             {
-                batch.add_ended(session); // It tells numbers of the session's queues apart (`merge`).
+                batch.add_ended(session);
+                return out.append(&mut batch.take());
+            }
+            if kind == Kind::Appended
+                && let Some(appended) = AppendedBody::parse(body)
+            {
+                batch.add_appended(appended);
                 return out.append(&mut batch.take());
             }
             let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
@@ -502,7 +518,8 @@ impl<D: Disk, I: Index> Store<D, I> {
                 self.rewriting = None;
                 match unreadable {
                     Unreadable::Damaged(damage) => {
-                        self.damaged.insert(self.log.segment_of(damage.from));
+                        // The position that a damaged record says may be wrong, so it is known by its file.
+                        self.damaged.insert(segment::base_of(&damage.file).unwrap_or(first));
                         self.damage.push(damage);
                     }
                     Unreadable::Failed(error) if is_full(&error) => return Err(Failure::Unwritten(error)),
@@ -562,10 +579,10 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The message for a session in a record; `None`: the record has none.
-fn stored(kind: Kind, body: &[u8], session: u64, number: u64) -> Option<Stored> {
+/// The message for a queue with this name, under this number, in a record; `None`: the record has none.
+fn stored(kind: Kind, body: &[u8], name: (u64, u64)) -> Option<Stored> {
     let message = MessageBody::parse(body).filter(|_| kind == Kind::Message)?;
-    let target = message.targets().find(|target| (target.session, target.number) == (session, number))?;
+    let target = message.targets().find(|target| (target.session, target.number) == name)?;
     let (options, field) = (target.options.to_vec(), message.field.to_vec());
-    Some(Stored { number, expires: message.expires, options, field })
+    Some(Stored { number: target.number, expires: message.expires, options, field })
 }

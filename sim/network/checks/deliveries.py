@@ -264,7 +264,8 @@ class Deliveries:
             self.message_totals.count(node, status)
             yield from self._losses.check(node, status, self._now())
             yield from self._paces.check(node, status, self._now())
-            if status.stalled or not status.connected or self._losses.has_lost(status.session, self._now()):
+            may_lack = status.stalled or status.has_backlog or not status.connected
+            if may_lack or self._losses.has_lost(status.session, self._now()):
                 self._note_stall(status.session)
             if status.connected:
                 self._absences.gain_link(status.session, node.address)

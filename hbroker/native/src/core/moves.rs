@@ -8,7 +8,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
 use super::Core;
+use crate::config::Config;
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
 use crate::topic::Region;
@@ -33,6 +37,10 @@ pub struct Moves {
     last: u64,
     last_queue: u64,
     all: HashMap<u64, Move>,
+    /// If an import has more bytes, large queues go to the store.
+    most_unspooled: usize,
+    /// Gives names to queues in the store. Another run gives others.
+    names: SmallRng,
 }
 
 enum Move {
@@ -182,12 +190,18 @@ impl Core {
     /// Adds the records of a serialised TRANSFER to an import. Returns for how many messages there was no
     /// room. Invalid records are dropped and counted.
     pub fn take_records(&self, id: u64, transfer: &[u8]) -> usize {
-        let mut moves = self.shared.moves.lock();
-        let most = moves.most;
-        let Some(Move::HeldQueues(held)) = moves.all.get_mut(&id) else {
+        let mut guard = self.shared.moves.lock();
+        let Moves { all, names, most, most_unspooled, .. } = &mut *guard;
+        let Some(Move::HeldQueues(held)) = all.get_mut(&id) else {
             return 0;
         };
-        let (refused, invalid) = held.take(transfer, most);
+        let (refused, invalid) = held.take(transfer, *most);
+        if let Some(mailbox) = self.mailbox() {
+            if !mailbox.is_full() {
+                held.spool(*most_unspooled, || names.random());
+            }
+            held.submit(mailbox);
+        }
         if invalid > 0 {
             self.on(0, |engine, _| engine.count_invalid_records(invalid));
         }
@@ -217,7 +231,11 @@ impl Core {
 
     /// Drops what is held under a number.
     pub fn drop_held(&self, id: u64) {
-        let held = self.shared.moves.lock().take_held(id);
+        let mut held = self.shared.moves.lock().take_held(id);
+        if let Some(mailbox) = self.mailbox() {
+            held.drop_spooled();
+            held.submit(mailbox);
+        }
         for (key, numbers) in held.queues.iter().filter_map(Moving::stored) {
             self.on(key.worker(), |engine, now| engine.forget_moved(now, key, numbers));
         }
@@ -242,9 +260,18 @@ impl Core {
 }
 
 impl Moves {
-    /// `most`: how many bytes one import may hold.
-    pub fn new(most: usize) -> Self {
-        Self { most, copied: 0, rest: 0, last: 0, last_queue: 0, all: HashMap::new() }
+    /// For a run with this seed, which no other run of the node has.
+    pub fn new(config: &Config, seed: u64) -> Self {
+        Self {
+            most: config.queue_memory,
+            copied: 0,
+            rest: 0,
+            last: 0,
+            last_queue: 0,
+            all: HashMap::new(),
+            most_unspooled: config.spool_bytes,
+            names: SmallRng::seed_from_u64(seed),
+        }
     }
 
     /// Takes out what is held under a number. Its queues get new numbers, because their sessions may have

@@ -20,7 +20,7 @@ use crate::engine::sessions::stored_before::{StoredIds, stored_ids};
 use crate::store::disk::{Disk, Folder};
 use crate::store::index::{Index, LsmIndex};
 use crate::store::mailbox::{Health, Mailbox};
-use crate::store::queues::QueueState;
+use crate::store::queue::QueueState;
 use crate::store::record::Batch;
 use crate::store::segment::Damage;
 use crate::store::{Messages, Settings, Store};
@@ -218,6 +218,11 @@ impl Core {
     /// The number of the last submission that is stored; 0: there is none.
     pub fn stored(&self) -> u64 {
         self.store.get().map_or(0, |node_store| node_store.mailbox.stored())
+    }
+
+    /// What engines and moves give the store; `None`: there is no store.
+    pub(super) fn mailbox(&self) -> Option<&Mailbox> {
+        self.store.get().map(|node_store| &*node_store.mailbox)
     }
 
     /// How the store's disk does; `None`: there is no store.

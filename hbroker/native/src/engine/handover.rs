@@ -5,9 +5,11 @@
 //!       |-- copied           at the source: which messages of a session were copied, and which copies are void
 //!       |-- barrier          at the source: are messages still on their way between workers?
 //!       `-- held_queues      messages outside of any queue; at the target all of a subtree, until it serves
+//!             `-- spooled        the beginning of a large queue, at the target: it is in the store
 //! ```
 
 pub mod barrier;
 pub mod copied;
 pub mod held_queues;
+pub mod spooled;
 pub mod transfer;

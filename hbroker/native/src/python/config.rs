@@ -18,7 +18,8 @@ impl Config {
         *, node, session, incarnation, token_keys, seed, max_links = 1_000_000, max_links_of_host = 1_000_000,
         link_queue_bytes = 16_777_216, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
         persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608,
-        for_many = false, queue_messages = 10_000, queue_bytes = 16_777_216, telemetry = false,
+        for_many = false, queue_messages = 10_000, queue_bytes = 16_777_216, spool_bytes = 4_194_304,
+        telemetry = false,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -40,6 +41,7 @@ impl Config {
         for_many: bool,
         queue_messages: usize,
         queue_bytes: usize,
+        spool_bytes: usize,
         telemetry: bool,
     ) -> PyResult<Self> {
         let key = |key: Vec<u8>| {
@@ -77,6 +79,7 @@ impl Config {
             queue_messages,
             queue_bytes,
             queue_memory: 1 << 30,
+            spool_bytes,
             out_of_order_bytes: 64 << 20,
             stranger_rate: 10_000,
             keep_alive: 2_000_000,

@@ -13,6 +13,7 @@ pub struct SessionStatus {
     session: u64,
     connected: bool,
     stalled: bool,
+    has_backlog: bool,
     accepted: u64,
     delivered: u64,
     expired: u64,
@@ -25,11 +26,13 @@ debug_repr!(SessionStatus);
 
 impl From<Status> for SessionStatus {
     fn from(status: Status) -> Self {
-        let Status { session, is_connected, is_stalled, session_counters, queued, queued_bytes } = status;
+        let Status { session, is_connected, is_stalled, has_backlog, session_counters, queued, queued_bytes } =
+            status;
         Self {
             session,
             connected: is_connected,
             stalled: is_stalled,
+            has_backlog,
             accepted: session_counters.accepted,
             delivered: session_counters.delivered,
             expired: session_counters.expired,

@@ -3,18 +3,20 @@
 //!
 //! All of this is a function of the log, so a restart reads it from the index as it was at a checkpoint, and
 //! adds the records since then. A queue in memory is small, however many messages wait: its entries are in
-//! blocks, and all but the last block are in the index, or go there with the next checkpoint.
+//! blocks, and all but the last block are in the index, or go there with the next checkpoint (see `queue`).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::link::receive::ranges::RangeSet;
-use crate::store::block::{self, Block, Entry};
+use crate::store::block::Entry;
 use crate::store::index::{Changes, Index};
-use crate::store::record::{self, Kind, MessageBody, SettledBody, Target, put_varint, take_u64, take_varint};
+use crate::store::queue::{Blocks, Queue, QueueState};
+use crate::store::record::{
+    self, AppendedBody, Kind, MessageBody, SettledBody, Target, put_varint, take_varint,
+};
 use crate::store::retained::RetainedPositions;
 
 /// All queues.
@@ -22,18 +24,18 @@ use crate::store::retained::RetainedPositions;
 pub struct Queues {
     by_session: HashMap<u64, Queue, FxBuildHasher>,
     pub retained: RetainedPositions,
-    /// The id that was given to the last new queue. No id is given twice, so the blocks of a queue that has
-    /// ended are never taken for those of a later one of its session.
+    /// The id that was given last to blocks. No id is given twice, so the blocks of a queue that has ended are never
+    /// taken for those of a later one of its session.
     last_id: u64,
     /// By the base of the segment. A segment that was rewritten stands for all that are in it.
     usage: BTreeMap<u64, Usage>,
     /// The sessions whose queues have changed since the last checkpoint.
     changed: BTreeSet<u64>,
-    /// Full blocks since the last checkpoint, by the queue's id and their first number.
-    blocks: BTreeMap<(u64, u64), Vec<u8>>,
-    /// The ids of queues that have ended since the last checkpoint, and where their blocks in the index
-    /// begin.
+    blocks: Blocks,
+    /// The ids of blocks that are not needed since the last checkpoint, and where those in the index begin.
     ended: Vec<(u64, u64)>,
+    /// By the name of a queue that is the end of a session's queue now: the session, and what is added to its numbers.
+    appended: HashMap<u64, (u64, u64), FxBuildHasher>,
 }
 
 /// How much of a segment is needed.
@@ -43,50 +45,6 @@ pub struct Usage {
     /// one entry until it is not retained any more.
     pub all: u64,
     pub live: u64,
-}
-
-#[derive(Debug)]
-struct Queue {
-    id: u64,
-    /// The position of its first message.
-    start: u64,
-    /// The number after the newest message's.
-    next: u64,
-    /// All messages below this number are settled.
-    head: u64,
-    /// Settled numbers above that.
-    settled: RangeSet,
-    /// The newest entries.
-    newest: Block,
-    /// In which segments its messages are, by their numbers.
-    spans: VecDeque<Span>,
-    /// All blocks that begin below this number are gone from the index.
-    cleared: u64,
-}
-
-/// The messages of a queue from `first` up to the next span are in this segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    segment: u64,
-    first: u64,
-    /// How many of them are not settled.
-    live: u64,
-    /// The bytes of those; an estimate if some are settled.
-    bytes: u64,
-}
-
-/// The state of one queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueState {
-    pub session: u64,
-    /// All messages below this number are settled.
-    pub head: u64,
-    /// The number after the newest message's.
-    pub next: u64,
-    /// How many messages are not settled.
-    pub live: u64,
-    /// About how many bytes these have.
-    pub bytes: u64,
 }
 
 impl Queues {
@@ -110,6 +68,11 @@ impl Queues {
                 }
             }
             Kind::Ended => _ = record::number_of(body).map(|session| self.end(session)),
+            Kind::Appended => {
+                if let Some(appended) = AppendedBody::parse(body) {
+                    self.append(appended, position);
+                }
+            }
             Kind::Retained => {
                 if let Some((number, _)) = record::retained_of(body) {
                     if let Some(before) = self.retained.add(number, position) {
@@ -140,18 +103,10 @@ impl Queues {
         let Some(queue) = by_session.get_mut(&session) else {
             return 0;
         };
-        let (first, last) = (first.max(queue.head), last.min(queue.next - 1));
-        if first > last {
-            return 0;
+        let count = queue.settle(first, last, usage);
+        if count > 0 {
+            changed.insert(session);
         }
-        changed.insert(session);
-        let mut count = 0;
-        for (from, to) in queue.settled.missing(first, last) {
-            count += to - from + 1;
-            discount(&mut queue.spans, usage, from, to);
-        }
-        queue.settled.insert_range(first, last);
-        queue.advance();
         count
     }
 
@@ -193,14 +148,14 @@ impl Queues {
                 changes.rows.push((session, None));
                 continue;
             };
-            let kept = queue.first_needed(&self.blocks, index)?;
-            if kept > queue.cleared {
-                changes.cleared.push((queue.id, queue.cleared, kept));
-                queue.cleared = kept;
-            }
-            if !queue.newest.is_empty() && queue.head < queue.next {
-                changes.blocks.push(((queue.id, queue.newest.first()), queue.newest.bytes().to_vec()));
-            }
+            let not_needed = queue.forget_parts();
+            not_needed
+                .iter()
+                .filter_map(|part| part.queue)
+                .for_each(|queue| _ = self.appended.remove(&queue));
+            changes.cleared.extend(not_needed.iter().map(|part| (part.id, part.cleared, u64::MAX)));
+            changes.cleared.extend(queue.clear_blocks(&self.blocks, index)?);
+            changes.blocks.extend(queue.newest_block());
             changes.rows.push((session, Some(queue.row())));
         }
         changes.cleared.extend(self.ended.iter().map(|(id, from)| (*id, *from, u64::MAX)));
@@ -248,10 +203,11 @@ impl Queues {
         }
         index.rows(&mut |session, row| {
             let queue = Queue::from_row(row).ok_or_else(invalid)?;
-            for span in &queue.spans {
+            for span in queue.spans() {
                 let segment = usage_of(&queues.usage, span.segment);
                 queues.usage.entry(segment).or_default().live += span.live;
             }
+            queues.appended.extend(queue.names().map(|(name, base)| (name, (session, base))));
             queues.by_session.insert(session, queue);
             Ok(())
         })?;
@@ -269,41 +225,31 @@ impl Queues {
     /// # Errors
     /// The index fails.
     pub fn entries(&self, session: u64, from: u64, index: &impl Index) -> io::Result<Vec<Entry>> {
-        let Some(queue) = self.by_session.get(&session) else {
-            return Ok(Vec::new());
-        };
-        let mut from = from.max(queue.head);
-        while from < queue.next {
-            let (first, bytes) = match queue.block_at(from, &self.blocks, index)? {
-                Some(block) => block,
-                None => match queue.block_after(from, &self.blocks, index)? {
-                    Some(block) => block,
-                    None => break,
-                },
-            };
-            let all = block::entries(first, &bytes);
-            let found: Vec<Entry> =
-                all.filter(|(number, _)| *number >= from && !queue.is_settled(*number)).collect();
-            if !found.is_empty() {
-                return Ok(found);
-            }
-            let last = block::entries(first, &bytes).last().map_or(first, |(number, _)| number);
-            // All of this block is settled, or below.
-            from = match queue.block_after(last.max(from), &self.blocks, index)? {
-                Some((next, _)) => next,
-                None => break,
-            };
-        }
-        Ok(Vec::new())
+        self.by_session.get(&session).map_or(Ok(Vec::new()), |queue| queue.entries(from, &self.blocks, index))
     }
 
     /// Whether a message still waits for a session. `position`: of the message's record. One of an earlier queue of
     /// the session, which has ended, may have the same number.
     pub fn is_live(&self, target: &Target<'_>, position: u64) -> bool {
-        let &Target { session, number, .. } = target;
-        self.by_session
-            .get(&session)
-            .is_some_and(|queue| position >= queue.start && number < queue.next && !queue.is_settled(number))
+        let now = self.after_appending(target);
+        let start = if now.session == target.session { position } else { u64::MAX };
+        self.by_session.get(&now.session).is_some_and(|queue| queue.is_live(now.number, start))
+    }
+
+    /// A target in the log as it is now: its queue may be the end of a session's queue.
+    pub fn after_appending<'t>(&self, target: &Target<'t>) -> Target<'t> {
+        match self.appended.get(&target.session) {
+            Some((session, base)) => {
+                Target { session: *session, number: base + target.number, options: target.options }
+            }
+            None => *target,
+        }
+    }
+
+    /// Under which name and number the log has a message of a session's queue.
+    pub fn in_log(&self, session: u64, number: u64) -> (u64, u64) {
+        let name = self.by_session.get(&session).and_then(|queue| queue.name_of(number));
+        name.unwrap_or((session, number))
     }
 
     /// The state of a session's queue; `None`: it has none.
@@ -332,7 +278,7 @@ impl Queues {
     pub fn audit(&self) {
         let mut live: BTreeMap<u64, u64> = BTreeMap::new();
         for queue in self.by_session.values() {
-            for span in &queue.spans {
+            for span in queue.spans() {
                 *live.entry(usage_of(&self.usage, span.segment)).or_default() += span.live;
             }
         }
@@ -346,46 +292,50 @@ impl Queues {
     }
 
     fn add(&mut self, session: u64, (number, position): Entry, segment: u64, size: usize) {
+        if number == 1 && self.by_session.contains_key(&session) {
+            self.end(session); // The record that says so was damaged.
+        }
         let Self { by_session, last_id, usage, changed, blocks, .. } = self;
-        let queue = by_session.entry(session).or_insert_with(|| {
-            *last_id += 1;
-            Queue::new(*last_id, position)
-        });
-        if number < queue.next {
-            return; // It is there already.
+        let queue = by_session.entry(session).or_insert_with(|| Queue::new(next_id(last_id), position));
+        if queue.add((number, position), segment, size, blocks) {
+            changed.insert(session);
+            let usage = usage.entry(segment).or_default();
+            usage.all += 1;
+            usage.live += 1;
         }
-        changed.insert(session);
-        if number > queue.next {
-            queue.settled.insert_range(queue.next, number - 1); // Those were lost with damaged records.
-        }
-        queue.next = number + 1;
-        queue.newest.push((number, position));
-        if queue.newest.is_full() {
-            let full = std::mem::take(&mut queue.newest);
-            blocks.insert((queue.id, full.first()), full.bytes().to_vec());
-        }
-        match queue.spans.back_mut() {
-            Some(span) if span.segment == segment => {
-                span.live += 1;
-                span.bytes += size as u64;
-            }
-            _ => queue.spans.push_back(Span { segment, first: number, live: 1, bytes: size as u64 }),
-        }
-        let usage = usage.entry(segment).or_default();
-        usage.all += 1;
-        usage.live += 1;
-        queue.advance();
     }
 
     fn end(&mut self, session: u64) {
         if let Some(queue) = self.by_session.remove(&session) {
             self.changed.insert(session);
-            self.ended.push((queue.id, queue.cleared));
-            for span in &queue.spans {
-                let segment = usage_of(&self.usage, span.segment);
-                self.usage.entry(segment).and_modify(|usage| usage.live -= span.live);
-            }
+            self.discard(&queue);
         }
+    }
+
+    /// Nothing of a queue is needed any more.
+    fn discard(&mut self, queue: &Queue) {
+        self.ended.extend(queue.parts().map(|part| (part.id, part.cleared)));
+        queue.names().for_each(|(name, _)| _ = self.appended.remove(&name));
+        for span in queue.spans() {
+            let segment = usage_of(&self.usage, span.segment);
+            self.usage.entry(segment).and_modify(|usage| usage.live -= span.live);
+        }
+    }
+
+    fn append(&mut self, appended: AppendedBody, position: u64) {
+        let AppendedBody { session, queue: name, base } = appended;
+        let Some(other) = self.by_session.remove(&name).filter(|_| name != session) else {
+            return;
+        };
+        if self.by_session.get(&session).is_some_and(|queue| base < queue.last()) {
+            self.end(session); // As in `add`.
+        }
+        let Self { by_session, last_id, changed, blocks, .. } = self;
+        changed.extend([name, session]);
+        let queue = by_session.entry(session).or_insert_with(|| Queue::new(next_id(last_id), position));
+        queue.append(other, name, base, next_id(last_id), blocks);
+        let names = queue.names().map(|(name, base)| (name, (session, base)));
+        self.appended.extend(names);
     }
 
     fn totals(&self) -> Vec<u8> {
@@ -399,148 +349,12 @@ impl Queues {
     }
 }
 
+fn next_id(last: &mut u64) -> u64 {
+    *last += 1;
+    *last
+}
+
 /// The segment that has a position. One of its records must have had an entry.
-fn usage_of(usage: &BTreeMap<u64, Usage>, position: u64) -> u64 {
+pub fn usage_of(usage: &BTreeMap<u64, Usage>, position: u64) -> u64 {
     usage.range(..=position).next_back().map_or(position, |(base, _)| *base)
-}
-
-/// The messages from one number to another are settled.
-fn discount(spans: &mut VecDeque<Span>, usage: &mut BTreeMap<u64, Usage>, from: u64, to: u64) {
-    let start = spans.partition_point(|span| span.first <= from).saturating_sub(1);
-    for at in start..spans.len() {
-        let next = spans.get(at + 1).map_or(u64::MAX, |span| span.first);
-        let span = &mut spans[at];
-        if span.first > to {
-            break;
-        }
-        let (first, last) = (from.max(span.first), to.min(next - 1));
-        if first <= last {
-            let count = last - first + 1;
-            span.bytes -= (u128::from(span.bytes) * u128::from(count) / u128::from(span.live)) as u64;
-            span.live -= count;
-            let segment = usage_of(usage, span.segment);
-            usage.entry(segment).and_modify(|usage| usage.live -= count);
-        }
-    }
-}
-
-impl Queue {
-    fn new(id: u64, start: u64) -> Self {
-        Self {
-            id,
-            start,
-            next: 1,
-            head: 1,
-            settled: RangeSet::new(usize::MAX),
-            newest: Block::default(),
-            spans: VecDeque::new(),
-            cleared: 0,
-        }
-    }
-
-    fn state(&self, session: u64) -> QueueState {
-        let (live, bytes) =
-            self.spans.iter().fold((0, 0), |(live, bytes), span| (live + span.live, bytes + span.bytes));
-        QueueState { session, head: self.head, next: self.next, live, bytes }
-    }
-
-    fn is_settled(&self, number: u64) -> bool {
-        number < self.head || self.settled.contains(number)
-    }
-
-    /// Moves the head over what is settled.
-    fn advance(&mut self) {
-        if let Some((first, last)) = self.settled.lowest()
-            && first <= self.head
-        {
-            self.head = self.head.max(last + 1);
-            self.settled.forget_below(self.head);
-        }
-        while self.spans.front().is_some_and(|span| span.live == 0)
-            && self.spans.get(1).map_or(self.next, |span| span.first) <= self.head
-        {
-            self.spans.pop_front();
-        }
-        if self.head == self.next {
-            self.newest = Block::default();
-        }
-    }
-
-    /// The number at which the first block begins that has an unsettled message.
-    fn first_needed(&self, blocks: &BTreeMap<(u64, u64), Vec<u8>>, index: &impl Index) -> io::Result<u64> {
-        if self.head == self.next {
-            return Ok(self.next);
-        }
-        let at_head = self.block_at(self.head, blocks, index)?;
-        Ok(at_head.map_or(self.head, |(first, _)| first))
-    }
-
-    /// The last block that begins at or below a number.
-    fn block_at(
-        &self,
-        number: u64,
-        blocks: &BTreeMap<(u64, u64), Vec<u8>>,
-        index: &impl Index,
-    ) -> io::Result<Option<(u64, Vec<u8>)>> {
-        if !self.newest.is_empty() && self.newest.first() <= number {
-            return Ok(Some((self.newest.first(), self.newest.bytes().to_vec())));
-        }
-        let new = blocks.range((self.id, 0)..=(self.id, number)).next_back();
-        if let Some((&(_, first), bytes)) = new {
-            return Ok(Some((first, bytes.clone()))); // Those in the index begin below.
-        }
-        index.block_at(self.id, number)
-    }
-
-    /// The first block that begins above a number. The index may have an earlier state of a block that is here.
-    fn block_after(
-        &self,
-        number: u64,
-        blocks: &BTreeMap<(u64, u64), Vec<u8>>,
-        index: &impl Index,
-    ) -> io::Result<Option<(u64, Vec<u8>)>> {
-        let newest = (!self.newest.is_empty() && self.newest.first() > number)
-            .then(|| (self.newest.first(), self.newest.bytes().to_vec()));
-        let new = blocks.range((self.id, number + 1)..=(self.id, u64::MAX)).next();
-        let here = new.map(|(&(_, first), bytes)| (first, bytes.clone())).or(newest);
-        let stored = index.block_after(self.id, number)?;
-        let is_stored = |(first, _): &(u64, Vec<u8>)| here.as_ref().is_none_or(|(new, _)| first < new);
-        Ok(stored.filter(is_stored).or(here))
-    }
-
-    fn row(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for number in [self.id, self.start, self.next, self.head, self.cleared, self.spans.len() as u64] {
-            put_varint(&mut bytes, number);
-        }
-        for span in &self.spans {
-            [span.segment, span.first, span.live, span.bytes]
-                .into_iter()
-                .for_each(|number| put_varint(&mut bytes, number));
-        }
-        for (first, last) in self.settled.descending() {
-            bytes.extend_from_slice(&first.to_le_bytes());
-            bytes.extend_from_slice(&last.to_le_bytes());
-        }
-        bytes
-    }
-
-    fn from_row(mut row: &[u8]) -> Option<Self> {
-        let mut queue = Self::new(take_varint(&mut row)?, take_varint(&mut row)?);
-        queue.next = take_varint(&mut row)?;
-        queue.head = take_varint(&mut row)?;
-        queue.cleared = take_varint(&mut row)?;
-        for _ in 0..take_varint(&mut row)? {
-            let segment = take_varint(&mut row)?;
-            let (first, live, bytes) =
-                (take_varint(&mut row)?, take_varint(&mut row)?, take_varint(&mut row)?);
-            queue.spans.push_back(Span { segment, first, live, bytes });
-        }
-        let mut ranges = Vec::new();
-        while !row.is_empty() {
-            ranges.push((take_u64(&mut row)?, take_u64(&mut row)?));
-        }
-        ranges.into_iter().rev().for_each(|(first, last)| queue.settled.insert_range(first, last));
-        Some(queue)
-    }
 }

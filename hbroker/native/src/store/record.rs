@@ -32,6 +32,8 @@ pub enum Kind {
     NotRetained = 6,
     /// These of a session's messages wait at another node now, or under other numbers. The body is that of a [`Kind::Settled`].
     Moved = 7,
+    /// What waits in a queue that no session has waits for a session from now on.
+    Appended = 8,
 }
 
 /// A session that waits for a message. `options`: how it gets the message; bytes that only the engine can read.
@@ -59,6 +61,15 @@ pub struct SettledBody<'a> {
     ranges: &'a [u8],
 }
 
+/// The body of a [`Kind::Appended`]: the message under the number n in the queue `queue` is the one under `base` + n in
+/// the session's queue, behind all that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendedBody {
+    pub session: u64,
+    pub queue: u64,
+    pub base: u64,
+}
+
 /// Records of one worker that are not in the log yet.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -70,7 +81,7 @@ pub struct Batch {
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
         let kinds = [Self::Message, Self::Settled, Self::Ended, Self::Synced];
-        let others = [Self::Retained, Self::NotRetained, Self::Moved];
+        let others = [Self::Retained, Self::NotRetained, Self::Moved, Self::Appended];
         kinds.into_iter().chain(others).find(|kind| *kind as u8 == byte)
     }
 }
@@ -141,6 +152,14 @@ impl Batch {
     pub fn add_ended(&mut self, session: u64) {
         let start = self.begin(Kind::Ended);
         self.bytes.extend_from_slice(&session.to_le_bytes());
+        self.end(start);
+    }
+
+    /// Adds that a queue is the end of a session's queue now.
+    pub fn add_appended(&mut self, appended: AppendedBody) {
+        let AppendedBody { session, queue, base } = appended;
+        let start = self.begin(Kind::Appended);
+        [session, queue, base].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
         self.end(start);
     }
 
@@ -258,6 +277,16 @@ impl<'a> SettledBody<'a> {
     }
 }
 
+impl AppendedBody {
+    /// `None`: the body is not valid.
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let (session, rest) = split_u64(body)?;
+        let (queue, rest) = split_u64(rest)?;
+        let (base, _) = split_u64(rest)?;
+        Some(Self { session, queue, base })
+    }
+}
+
 /// The number and the field in the body of a [`Kind::Retained`].
 pub fn retained_of(body: &[u8]) -> Option<(u64, &[u8])> {
     split_u64(body)
@@ -332,6 +361,8 @@ mod tests {
         batch.add_retained(3, b"kept");
         batch.add_not_retained([(1, 2), (5, 5)]);
         batch.add_moved(7, [(4, 4)]);
+        let appended = AppendedBody { session: 7, queue: u64::MAX, base: 9 };
+        batch.add_appended(appended);
         let (kind, body, rest) = split(batch.bytes()).unwrap();
         let message = MessageBody::parse(body).unwrap();
         assert_eq!((kind, message.expires, message.field), (Kind::Message, 9, &b"field"[..]));
@@ -350,8 +381,12 @@ mod tests {
         assert_eq!(kind, Kind::NotRetained);
         assert!(ranges_in(body).eq([(1, 2), (5, 5)]));
         let (kind, body, rest) = split(rest).unwrap();
-        assert_eq!((kind, rest.len()), (Kind::Moved, 0));
+        assert_eq!(kind, Kind::Moved);
         assert!(SettledBody::parse(body).unwrap().ranges().eq([(4, 4)]));
+        let (kind, body, rest) = split(rest).unwrap();
+        assert_eq!((kind, rest.len()), (Kind::Appended, 0));
+        assert_eq!(AppendedBody::parse(body), Some(appended));
+        assert_eq!(AppendedBody::parse(&body[1..]), None);
     }
 
     #[test]

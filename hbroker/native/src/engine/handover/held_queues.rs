@@ -1,17 +1,20 @@
 //! The messages of a subtree outside of session queues, the duplicate windows of its publishers, and the
 //! choices for its shared groups. The
 //! source keeps what it gave away until the target serves. The target keeps what it was given until it serves
-//! (§5.4).
+//! (§5.4): in memory, or, if that is much and there is a store, there (`spooled`).
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 
 use crate::Micros;
+use crate::engine::handover::spooled::Spooled;
 use crate::engine::owner::shared_groups::MOST_CHOICES;
 use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::sessions::queue::MessageList;
 use crate::link_id::SessionKey;
+use crate::store::mailbox::Mailbox;
+use crate::store::record::Batch;
 use crate::tables::match_set::Overflow;
 use crate::topic;
 use crate::wire::{
@@ -28,7 +31,14 @@ pub struct HeldQueues {
     pub seen: Vec<Vec<u8>>,
     pub choices: Vec<ChoiceRecord>,
     bytes: usize,
+    /// After the last time that queues went to the store, so many bytes were left.
+    unspooled: usize,
+    /// What the store gets.
+    records: Batch,
 }
+
+/// Of a queue with so many bytes in memory it is worth while to have a queue of its own in the store.
+const LARGE: usize = 64 << 10;
 
 impl HeldQueues {
     /// Takes the queue records of a serialised TRANSFER, as long as there are at most `most` bytes. Returns
@@ -78,6 +88,35 @@ impl HeldQueues {
         self.queues.extend(queues);
     }
 
+    /// If there are more than `most` bytes in memory, the large queues go to the store, or all that can. `name`: the
+    /// next name for a queue there.
+    pub fn spool(&mut self, most: usize, mut name: impl FnMut() -> u64) {
+        for least in [LARGE.min(most), 1] {
+            if self.bytes <= self.unspooled + most {
+                return;
+            }
+            for moving in self.queues.iter_mut().filter(|moving| moving.bytes() >= least) {
+                self.bytes -= moving.spool(&mut name, &mut self.records);
+            }
+        }
+        self.unspooled = self.bytes;
+    }
+
+    /// Gives the store what it gets.
+    pub fn submit(&mut self, mailbox: &Mailbox) {
+        if !self.records.is_empty() {
+            mailbox.submit(&mut self.records);
+            self.records.shrink_to(0);
+        }
+    }
+
+    /// Nothing of it is needed: what is in the store is dropped there.
+    pub fn drop_spooled(&mut self) {
+        for spooled in self.queues.iter_mut().filter_map(Moving::take_spooled) {
+            self.records.add_ended(spooled.queue);
+        }
+    }
+
     /// Gives the queues other names.
     pub fn rename(&mut self, mut name: impl FnMut() -> u64) {
         self.queues.iter_mut().for_each(|moving| moving.queue = name());
@@ -110,7 +149,7 @@ impl HeldQueues {
         if let Some(&position) = self.positions.get(&gone.queue).filter(|_| gone.queue > 0) {
             let moving = &mut self.queues[position];
             self.bytes -= moving.bytes();
-            moving.settle(gone);
+            moving.settle(gone, &mut self.records);
             self.bytes += moving.bytes();
         }
     }
@@ -156,6 +195,8 @@ pub struct Moving {
     pub session: u64,
     /// The session here from which its messages were taken; the store keeps those that it has for it.
     taken_from: Option<SessionKey>,
+    /// The messages before those in the list.
+    spooled: Option<Spooled>,
     /// Ascending by number. A message without a field is a hole: it is gone.
     list: MessageList,
     holes: usize,
@@ -179,19 +220,44 @@ impl Moving {
 
     /// Adds a message. False: a message with its number or a higher one is there already.
     pub fn push(&mut self, queued_message: QueuedMessage) -> bool {
-        let is_next = self
-            .list
-            .queued_messages
-            .back()
-            .is_none_or(|last| self.queue == 0 || last.number < queued_message.number);
+        let spooled = self.spooled.as_ref().map(Spooled::last_at_source);
+        let last = self.list.queued_messages.back().map(|last| last.number).or(spooled);
+        let is_next = self.queue == 0 || last.is_none_or(|last| last < queued_message.number);
         if is_next {
             self.list.push(queued_message);
         }
         is_next
     }
 
-    /// Removes the messages that are gone.
-    pub fn settle(&mut self, gone: &Gone) {
+    /// The messages in memory go to the store, unless they are of a shared group, or in no queue. Returns how many bytes
+    /// they had.
+    fn spool(&mut self, name: &mut impl FnMut() -> u64, records: &mut Batch) -> usize {
+        let is_of_group = |queued_message: &QueuedMessage| queued_message.group.is_some();
+        if self.queue == 0 || self.list.queued_messages.iter().any(is_of_group) {
+            return 0;
+        }
+        self.holes = 0;
+        let MessageList { queued_messages, bytes, .. } = std::mem::take(&mut self.list);
+        let spooled = self.spooled.get_or_insert_with(|| Spooled::new(name()));
+        let messages = queued_messages.iter().filter(|queued_message| !queued_message.is_hole());
+        messages.for_each(|queued_message| spooled.add(queued_message, records));
+        bytes
+    }
+
+    /// Takes out what is in the store.
+    pub fn take_spooled(&mut self) -> Option<Spooled> {
+        self.spooled.take()
+    }
+
+    /// Removes the messages that are gone. `records`: what the store gets.
+    pub fn settle(&mut self, gone: &Gone, records: &mut Batch) {
+        if let Some(spooled) = &mut self.spooled {
+            spooled.settle(gone, records);
+            if spooled.live() == 0 {
+                records.add_ended(spooled.queue);
+                self.spooled = None;
+            }
+        }
         while let Some(first) = self.list.queued_messages.front()
             && (first.number < gone.below || first.is_hole())
         {
@@ -252,15 +318,16 @@ impl Moving {
     // Read
 
     pub fn len(&self) -> usize {
-        self.list.queued_messages.len() - self.holes
+        let spooled = self.spooled.as_ref().map_or(0, Spooled::live);
+        self.list.queued_messages.len() - self.holes + spooled as usize
     }
 
-    /// The cost of keeping them.
+    /// The cost of keeping those in memory.
     pub fn bytes(&self) -> usize {
         self.list.bytes
     }
 
-    /// The remaining messages from a position on.
+    /// The remaining messages in memory from a position on.
     pub fn left_from(&self, position: usize) -> impl Iterator<Item = &QueuedMessage> {
         self.list
             .queued_messages
@@ -336,7 +403,7 @@ mod tests {
                     gone.ranges.push((first, first + rng.random_range(0..40)));
                     first += 40;
                 }
-                moving.settle(&gone);
+                moving.settle(&gone, &mut Batch::default());
                 let is_gone = |number: &u64| {
                     *number < gone.below || gone.ranges.iter().any(|run| (run.0..=run.1).contains(number))
                 };
@@ -356,14 +423,14 @@ mod tests {
     fn what_was_given_to_the_link_since_does_not_expire() {
         let mut moving = Moving::new(1, 2);
         (1..=5).for_each(|number| _ = moving.push(QueuedMessage { expires: 9, ..queued_message(number) }));
-        moving.settle(&Gone { queue: 1, below: 2, ranges: vec![(3, 3)], launched: 4 });
-        moving.settle(&Gone { queue: 1, below: 2, launched: 3, ..Gone::default() });
+        moving.settle(&Gone { queue: 1, below: 2, ranges: vec![(3, 3)], launched: 4 }, &mut Batch::default());
+        moving.settle(&Gone { queue: 1, below: 2, launched: 3, ..Gone::default() }, &mut Batch::default());
         let left: Vec<_> = moving
             .left_from(0)
             .map(|queued_message| (queued_message.number, queued_message.expires))
             .collect();
         assert_eq!(left, [(2, Micros::MAX), (4, 9), (5, 9)]);
-        moving.settle(&Gone::all(1));
+        moving.settle(&Gone::all(1), &mut Batch::default());
         assert_eq!((moving.len(), moving.bytes()), (0, 0));
         assert!(moving.push(queued_message(1)), "its numbers begin again");
     }

@@ -28,7 +28,7 @@ use crate::engine::{Engine, Side};
 use crate::link_id::SessionKey;
 use crate::schema::reason;
 use crate::store::Messages;
-use crate::store::queues::QueueState;
+use crate::store::queue::QueueState;
 use crate::tables::jurisdiction::{Cut, Decision};
 use crate::tables::window::Seen;
 use crate::topic::Region;
@@ -152,11 +152,18 @@ impl Engine {
     /// many had no room.
     pub fn install(&mut self, now: Micros, all: Vec<Moving>) -> usize {
         let mut refused = 0;
-        for moving in all {
+        for mut moving in all {
             let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            match session.and_then(|key| self.out.take_in(now, key, moving.into_list_for(key))) {
+            let spooled = moving.take_spooled();
+            match session
+                .and_then(|key| self.out.take_in(now, key, spooled.as_ref(), moving.into_list_for(key)))
+            {
                 Some(dropped) => refused += dropped as usize,
-                None => self.out.counters.drop_many(Drop::InvalidRecord, count),
+                None => {
+                    self.out.counters.drop_many(Drop::InvalidRecord, count);
+                    let queue = spooled.map(|spooled| spooled.queue);
+                    self.out.storing.iter_mut().zip(queue).for_each(|(storing, queue)| storing.end(queue));
+                }
             }
             self.settle_pending(now);
         }

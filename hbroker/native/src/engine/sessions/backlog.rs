@@ -10,6 +10,7 @@
 //! go to other members when they end, and all sessions while a subtree is being moved.
 
 use crate::Micros;
+use crate::engine::handover::spooled::Spooled;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::queue::{Bounds, MessageList, SessionQueue};
@@ -20,7 +21,7 @@ use crate::engine::transport::delivery_records::Ticket;
 use crate::engine::transport::outbound::Outbound;
 use crate::link_id::SessionKey;
 use crate::store::Messages;
-use crate::store::queues::QueueState;
+use crate::store::queue::QueueState;
 use crate::tables::match_set::Overflow;
 
 /// The most bytes in memory of a queue that can have a backlog, with the cost of keeping the messages: of a
@@ -97,6 +98,28 @@ impl Backlog {
         }
     }
 
+    /// A queue was appended to the stored queue, with `base` added to its numbers. `number`: as in [`Self::restored`],
+    /// if there was no backlog.
+    fn append_queue(before: Option<Self>, spooled: &Spooled, base: u64, number: u64) -> Self {
+        let new = Self {
+            next: base + 1,
+            number,
+            messages: 0,
+            bytes: 0,
+            newest: 0,
+            overflow: spooled.overflow(),
+            requested: None,
+        };
+        let backlog = before.unwrap_or(new);
+        Self {
+            messages: backlog.messages + spooled.live(),
+            bytes: backlog.bytes + spooled.bytes(),
+            newest: base + spooled.last(),
+            overflow: spooled.overflow(),
+            ..backlog
+        }
+    }
+
     /// A message was stored behind all others.
     fn append(&mut self, queued_message: &QueuedMessage) {
         (self.newest, self.overflow) = (queued_message.stored, queued_message.overflow);
@@ -129,9 +152,9 @@ impl Backlog {
     }
 
     /// Adds what the store answered to the request for the messages from `from` on. `last`: the number of the
-    /// last message that was stored for the session. `launched`: messages up to this number were given to a
+    /// last message that was stored for the session. `launched`: messages with these numbers were given to a
     /// link, and do not expire any more.
-    fn load(&mut self, from: u64, answer: Messages, last: u64, launched: u64) -> Loaded {
+    fn load(&mut self, from: u64, answer: Messages, last: u64, launched: &[(u64, u64)]) -> Loaded {
         let mut loaded = Loaded::default();
         let first = self.next;
         let requested = self.requested.take();
@@ -146,8 +169,8 @@ impl Backlog {
             match storing::restored(stored) {
                 Some(queued_message) => {
                     self.take(queued_message.cost());
-                    let expires =
-                        if stored_number <= launched { Micros::MAX } else { queued_message.expires };
+                    let is_launched = launched.iter().any(|run| (run.0..=run.1).contains(&stored_number));
+                    let expires = if is_launched { Micros::MAX } else { queued_message.expires };
                     loaded.queued_messages.push(QueuedMessage { number, expires, ..queued_message });
                 }
                 None => {
@@ -305,6 +328,19 @@ impl Session {
         self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.append(&queued_message));
     }
 
+    /// Takes over messages that this node's store got while they moved here.
+    pub fn take_in_spooled(&mut self, now: Micros, spooled: &Spooled, storing: &mut Storing) {
+        if self.is_idle() {
+            self.begin(now);
+        }
+        let base = self.append_stored(spooled, storing);
+        let number = self.session_counters.accepted + 1;
+        self.session_counters.accepted += spooled.live();
+        let before = self.queue.backlog_mut().take().map(|backlog| *backlog);
+        let backlog = Backlog::append_queue(before, spooled, base, number);
+        *self.queue.backlog_mut() = Some(Box::new(backlog));
+    }
+
     /// As [`Self::take_in`], if it has a backlog.
     pub(super) fn take_in_behind(
         &mut self,
@@ -417,12 +453,11 @@ impl Outbound {
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        let (before, last, launched) =
-            (session.waiting(), session.last_stored(), session.last_stored_launched());
+        let (before, last, launched) = (session.waiting(), session.last_stored(), session.stored_launched());
         let Some(backlog) = session.queue.backlog_mut() else {
             return;
         };
-        let loaded = backlog.load(from, answer, last, launched);
+        let loaded = backlog.load(from, answer, last, &launched);
         session.end_backlog_if_empty();
         session.session_counters.accepted += loaded.extra;
         let damaged = loaded.lost + loaded.invalid.len() as u64;

@@ -5,6 +5,7 @@
 
 use crate::Micros;
 use crate::broken::Defect;
+use crate::engine::handover::spooled::Spooled;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
@@ -271,12 +272,21 @@ impl Outbound {
         all
     }
 
-    /// Gives a session the messages that were queued for it at another owner. Returns how many had no room.
-    /// `None`: there is no such session.
-    pub fn take_in(&mut self, now: Micros, key: SessionKey, list: MessageList) -> Option<u64> {
+    /// Gives a session the messages that were queued for it at another owner: those that the store has already, and
+    /// the later ones. Returns how many had no room. `None`: there is no such session.
+    pub fn take_in(
+        &mut self,
+        now: Micros,
+        key: SessionKey,
+        spooled: Option<&Spooled>,
+        list: MessageList,
+    ) -> Option<u64> {
         let dropped = self.dropped(key);
         let session = self.sessions.get_mut(key)?;
         let (before, beyond) = (session.waiting(), session.beyond());
+        if let (Some(storing), Some(spooled)) = (self.storing.as_deref_mut(), spooled) {
+            session.take_in_spooled(now, spooled, storing);
+        }
         match self.storing.as_deref_mut() {
             Some(storing) if session.has_backlog() => {
                 session.take_in_behind(list, storing, &mut self.pending);

@@ -107,6 +107,8 @@ struct BusyState {
     moving: u64,
     /// The number in the stored queue of the last message that was given to a link.
     launched: u64,
+    /// The numbers of messages that were given to a link at an earlier owner.
+    launched_before: Vec<(u64, u64)>,
 }
 
 /// The messages of a subtree that moves, taken out of a session.
@@ -125,6 +127,8 @@ pub struct Status {
     pub session: u64,
     pub is_connected: bool,
     pub is_stalled: bool,
+    /// Whether only the store has some of its queue.
+    pub has_backlog: bool,
     pub session_counters: SessionCounters,
     /// Messages that are queued or in flight, and their bytes, with those that only the store has.
     pub queued: u64,
@@ -519,6 +523,7 @@ impl Session {
             session: self.id,
             is_connected: self.link.is_some(),
             is_stalled: self.is_stalled,
+            has_backlog: self.has_backlog(),
             session_counters,
             queued,
             queued_bytes: self.queue.size().bytes + self.credit.open_bytes(),
@@ -540,7 +545,7 @@ impl Session {
     }
 
     /// From now on messages wait for acknowledgement.
-    fn begin(&mut self, now: Micros) {
+    pub(super) fn begin(&mut self, now: Micros) {
         self.waits_since = now;
         self.forget_progress_marks();
     }

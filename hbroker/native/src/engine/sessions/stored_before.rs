@@ -68,7 +68,7 @@ pub fn stored_ids<D: Disk, I: Index>(store: &Store<D, I>) -> io::Result<StoredId
         if let Some(publish) = publish_of(message.field).filter(|publish| publish.qos == 2) {
             for target in message.targets() {
                 let copy = ((publish.publisher, publish.sequence), shared_of(target.options));
-                found.entry(target.session).or_default().push(copy);
+                found.entry(store.after_appending(&target).session).or_default().push(copy);
             }
         }
     })?;

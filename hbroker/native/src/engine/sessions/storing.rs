@@ -16,7 +16,7 @@ use crate::engine::transport::delivery_records::{Ticket, Tickets};
 use crate::link_id::SessionKey;
 use crate::store::mailbox::{Mailbox, ReadRequest};
 use crate::store::merge::{Fields, Identity};
-use crate::store::record::{Batch, Target};
+use crate::store::record::{AppendedBody, Batch, Target};
 use crate::store::{Messages, Stored};
 use crate::tables::match_set::Overflow;
 use crate::wire::{MeantFor, PublishView};
@@ -97,6 +97,12 @@ impl Storing {
             }
         }
         numbers.clear();
+    }
+
+    /// A queue in the store, which no session has, becomes the end of a session's stored queue.
+    pub fn append(&mut self, appended: AppendedBody) {
+        self.end_message();
+        self.batch.add_appended(appended);
     }
 
     /// A session has ended, and its stored queue with it. Another worker may begin it anew, so this is submitted
@@ -201,7 +207,7 @@ fn topic_of(field: &[u8]) -> Option<&str> {
 
 /// How a session gets a message, as bytes: `QoS` and overflow policy; the listener or the shared subscription;
 /// the shared group.
-fn put_options(out: &mut Vec<u8>, queued_message: &QueuedMessage) {
+pub fn put_options(out: &mut Vec<u8>, queued_message: &QueuedMessage) {
     let QueuedMessage { qos, overflow, meant_for, group, .. } = queued_message;
     let (kind, id) = match meant_for {
         None => (0, 0),

@@ -17,6 +17,8 @@ const EXPORT: u64 = 7;
 /// Messages of each of two publishers for a connected session at the new owner: together more than are in flight
 /// to it.
 const OTHERS: u64 = 2_500;
+/// If there are more bytes, they go to the store of the new owner.
+const SPOOL_BYTES: usize = 1_000;
 
 /// What one session's messages are known by: session, field, whether it was given to the link.
 type Known = (u64, Vec<u8>, bool);
@@ -26,6 +28,9 @@ struct Copy {
     old: usize,
     region: &'static str,
     held: HeldQueues,
+    /// A node whose store gets all that can be there.
+    target: Option<usize>,
+    names: u64,
     /// Messages that were copied, and those of the difference.
     copied: usize,
     difference: usize,
@@ -34,13 +39,50 @@ struct Copy {
 impl Copy {
     fn begin(network: &mut Network, old: usize, region: &'static str) -> Self {
         network.hosts[old].engines.iter_mut().for_each(|engine| engine.begin_export(EXPORT));
-        Self { old, region, held: HeldQueues::default(), copied: 0, difference: 0 }
+        Self { old, region, held: HeldQueues::default(), target: None, names: 0, copied: 0, difference: 0 }
     }
 
-    fn take(&mut self, transfers: Transfers) {
+    fn spooling(self, target: usize) -> Self {
+        Self { target: Some(target), ..self }
+    }
+
+    fn take(&mut self, network: &mut Network, transfers: Transfers) {
         for transfer in transfers.into_all() {
             assert_eq!(self.held.take(&transfer, usize::MAX), (0, 0));
         }
+        if let Some(target) = self.target {
+            let store = network.hosts[target].store.as_ref().unwrap();
+            self.held.spool(SPOOL_BYTES, || {
+                self.names += 1;
+                1 << 60 | self.names
+            });
+            self.held.submit(&store.mailbox);
+        }
+    }
+
+    /// What the target has. What was in its store is not there for it any more.
+    fn take_known(&mut self, network: &mut Network) -> (Vec<Known>, usize) {
+        let Some(target) = self.target else {
+            return (known(&self.held.queues), 0);
+        };
+        network.run(2 * MILLISECOND);
+        let (mut all, mut spooled_count) = (Vec::new(), 0);
+        for moving in &mut self.held.queues {
+            let spooled = moving.take_spooled();
+            let store = &mut network.hosts[target].store.as_mut().unwrap().store;
+            if let Some(spooled) = spooled {
+                let read = store.read(spooled.queue, 0, usize::MAX).unwrap();
+                assert_eq!((read.messages.len() as u64, read.is_all), (spooled.live(), true));
+                spooled_count += read.messages.len();
+                all.extend(read.messages.into_iter().map(|stored| {
+                    let is_launched = stored.expires == u64::MAX || stored.number <= spooled.launched();
+                    (moving.session, stored.field, is_launched)
+                }));
+            }
+            all.extend(known([&*moving]));
+        }
+        all.sort_by_key(|(session, ..)| *session);
+        (all, spooled_count)
     }
 
     /// One step of one worker. True: its sessions have all been looked at.
@@ -54,7 +96,7 @@ impl Copy {
             add_queued(&mut out, (*queue, *session), queued_message);
         });
         self.copied += copies.len();
-        self.take(out);
+        self.take(network, out);
         is_over
     }
 
@@ -85,7 +127,7 @@ impl Copy {
             moving.send(moving.uncopied(), &mut out);
         }
         self.held.seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now)).collect();
-        self.take(out);
+        self.take(network, out);
         all
     }
 }
@@ -119,12 +161,13 @@ fn known<'a>(all: impl IntoIterator<Item = &'a Moving>) -> Vec<Known> {
 /// With sessions that come and go, slow ones, members that leave their group, and messages that expire, while it is copied.
 #[test]
 fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
-    let mut all = (0, 0, 0);
-    for seed in 0..6 {
+    let mut all = (0, 0, 0, 0);
+    for seed in 0..12 {
         let workers = 1 + (seed % 3) as u8;
         let faults = Faults { loss: 0.02, duplication: 0.02, jitter: 1_000 };
         let mut network = Network::new(seed, faults);
         let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 2));
+        network.add_store(new);
         let clients: Vec<usize> = (0..6).map(|_| network.add_client()).collect();
         for (position, &client) in clients.iter().enumerate() {
             let group = if position < 3 { "g" } else { "" };
@@ -140,7 +183,8 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
         let (mut offline, mut copy, mut sent) = ([false; 6], None, 0);
         for turn in 0..300 {
             if turn == 60 {
-                copy = Some(Copy::begin(&mut network, old, "b"));
+                let new_copy = Copy::begin(&mut network, old, "b");
+                copy = Some(if seed < 6 { new_copy } else { new_copy.spooling(new) });
             }
             for _ in 0..network.rng.random_range(0..8) {
                 let topic = ["b/1", "b/2", "c/1"][network.rng.random_range(0..3)];
@@ -196,15 +240,17 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
         let mut copy = copy.expect("it was begun");
         network.cut(old, "b", new);
         let gave = copy.finish(&mut network);
-        assert_eq!(known(&copy.held.queues), known(&gave), "seed {seed}");
+        let (has, spooled) = copy.take_known(&mut network);
+        assert_eq!(has, known(&gave), "seed {seed}");
         let count = gave.iter().map(Moving::len).sum::<usize>();
-        all = (all.0 + count, all.1 + copy.difference, all.2 + sent);
+        all = (all.0 + count, all.1 + copy.difference, all.2 + sent, all.3 + spooled);
         assert_eq!(
             network.hosts[old].engines.iter().map(|engine| engine.out.exports.len()).sum::<usize>(),
             0
         );
     }
-    assert!(all.0 > 200 && all.1 < all.0 / 2, "{all:?}: much moves, and most was copied before");
+    assert!(all.0 > 400 && all.1 < all.0 / 2, "{all:?}: much moves, and most was copied before");
+    assert!(all.3 > 50, "{all:?}: some of it was in the store");
 }
 
 /// Two offline sessions, one of which has messages of another subtree among its own.
@@ -264,7 +310,7 @@ fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
 /// Both nodes have stores, and only these have most of the messages.
 #[test]
 fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
-    for moves in [true, false] {
+    for (moves, spools) in [(true, false), (true, true), (false, true)] {
         let mut network = Network::new(4, Faults::default());
         let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 2));
         let client = network.add_client();
@@ -289,6 +335,7 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
         publish(&mut network, 200);
         assert!(has_backlog(&network, old));
         let mut copy = Copy::begin(&mut network, old, "b");
+        copy.target = spools.then_some(new);
         for _ in 0..2 {
             publish(&mut network, 5);
             for worker in 0..2 {
@@ -301,11 +348,15 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
         publish(&mut network, 5);
         if !moves {
             network.hosts[old].engines.iter_mut().for_each(|engine| engine.stop_export(EXPORT));
+            assert!(stored(&network, new) >= 200, "most of it is in the store");
+            copy.held.drop_spooled();
+            copy.held.submit(&network.hosts[new].store.as_ref().unwrap().mailbox);
             publish(&mut network, 5);
             assert!(has_backlog(&network, old), "it need not be in memory any more");
             network.connect(client, old);
             network.run_until_drained();
             assert_eq!(network.sequences(client, "b/topic"), (1..=220).collect::<Vec<_>>());
+            assert_eq!(stored(&network, new), 0, "nothing is left of the move");
             continue;
         }
         network.cut(old, "b", new);
@@ -339,8 +390,7 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
             network.connect(client, node);
             network.run_until_drained();
             network.run(SECOND);
-            let store = network.hosts[node].store.as_ref().unwrap();
-            assert_eq!(store.store.states().map(|state| state.live).sum::<u64>(), 0);
+            assert_eq!(stored(&network, node), 0);
         }
         assert_eq!(network.sequences(client, "b/topic"), (1..=225).collect::<Vec<_>>());
         for topic in ["elsewhere/x", "elsewhere/y"] {
@@ -351,6 +401,46 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
         let all = 215 + 10 + 2 * OTHERS;
         assert_eq!((counters.accepted, counters.delivered), (all, all));
         assert_eq!(network.sequences(client, "c"), (1..=225).collect::<Vec<_>>());
+    }
+}
+
+fn stored(network: &Network, node: usize) -> u64 {
+    network.hosts[node].store.as_ref().unwrap().store.states().map(|state| state.live).sum()
+}
+
+/// The new owner loses power, before and after it took over.
+#[test]
+fn what_the_store_got_while_a_queue_came_belongs_to_its_session_from_the_takeover_on() {
+    for (seed, takes_over) in (0..20).zip([true, false].into_iter().cycle()) {
+        let (mut network, old, client) = with_offline_session(300, 2);
+        let new = network.add_node("elsewhere", 2);
+        network.add_store(new);
+        subscribe_persistently(&mut network, client, new, "b/#");
+        network.run(10 * MILLISECOND);
+        leave(&mut network, client, new);
+        let mut copy = Copy::begin(&mut network, old, "b").spooling(new);
+        copy.round(&mut network);
+        network.cut(old, "b", new);
+        let gave = copy.finish(&mut network);
+        if takes_over {
+            network.grant(new, "b", Grant { epoch: 2, ..GRANT });
+            assert_eq!(install(&mut network, new, copy.held), 0);
+        }
+        network.run(SECOND);
+        assert_eq!(stored(&network, new), 300, "seed {seed}");
+        network.lose_power(new);
+        network.open_session(client, new, true);
+        let session = network.hosts[client].session;
+        network.restore_queue(new, session);
+        network.grant(new, "b", Grant { epoch: 3, ..GRANT });
+        network.listen(client, 1, "b/#", 2);
+        network.close(client, client);
+        network.connect(client, new);
+        network.run(SECOND);
+        let expected: Vec<u64> = if takes_over { (1..=300).collect() } else { Vec::new() };
+        assert_eq!(network.sequences(client, "b/topic"), expected, "seed {seed}");
+        assert_eq!(stored(&network, new), if takes_over { 0 } else { 300 });
+        assert_eq!(gave.iter().map(Moving::len).sum::<usize>(), 300);
     }
 }
 

@@ -113,7 +113,8 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
         }
         let targets = message.targets().zip(record.statuses);
         let waiting = targets.filter(|(_, status)| **status == Status::Waiting);
-        writer.add(&message, waiting.map(|(target, _)| (target.session, target.options)))
+        let of_session = |target| self.known[side].of_session(self.stores[side], &target);
+        writer.add(&message, waiting.map(|(target, _)| (of_session(target).session, target.options)))
     }
 
     fn write_both(
@@ -142,11 +143,12 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
     /// What a log says of a message in all its records. `record`: the first one.
     fn copies<'r>(&'r self, side: usize, record: &Record<'r>) -> Copies<'r> {
         let mut copies = Copies::default();
+        let (store, known) = (self.stores[side], self.known[side]);
         let key = |target: &Target<'_>| (target.session, (self.fields.share)(target.options));
         for (target, status) in record.message().targets().zip(record.statuses) {
-            copies.add(key(&target), *status, target.options);
+            copies.add(key(&known.of_session(store, &target)), *status, target.options);
         }
-        self.known[side].later_targets(self.stores[side], &record.identity, |status, target| {
+        known.later_targets(store, &record.identity, |status, target| {
             copies.add(key(target), status, target.options);
         });
         copies

@@ -13,7 +13,7 @@ use crate::store::disk::Disk;
 use crate::store::index::Index;
 use crate::store::merge::order::Order;
 use crate::store::merge::{Fields, Identity};
-use crate::store::record::{self, Kind, MessageBody, SettledBody, Target};
+use crate::store::record::{self, AppendedBody, Kind, MessageBody, SettledBody, Target};
 use crate::store::segment::{Damage, read_segment};
 
 /// About the memory that a target takes in [`Known::later`], and what else is kept for its message.
@@ -47,10 +47,15 @@ struct LaterTarget {
     options: Box<[u8]>,
 }
 
-/// By session, the numbers that were delivered or discarded. A session may have had several queues, one after the
-/// other, each with numbers from 1 on: each is here with the position at which it ended.
+/// What was delivered or discarded.
 #[derive(Default)]
-struct Delivered(HashMap<u64, Vec<(u64, RangeSet)>, FxBuildHasher>);
+struct Delivered {
+    /// By session, the numbers. A session may have had several queues, one after the other, each with numbers from 1
+    /// on: each is here with the position at which it ended.
+    numbers: HashMap<u64, Vec<(u64, RangeSet)>, FxBuildHasher>,
+    /// The queues that were appended to those of sessions, by name, with the positions at which that was.
+    appended: HashMap<u64, (AppendedBody, u64), FxBuildHasher>,
+}
 
 /// The messages of one segment.
 #[derive(Default)]
@@ -124,21 +129,34 @@ impl Delivered {
                     self.present(session).0 = position;
                 }
             }
+            Kind::Appended => {
+                if let Some(appended) = AppendedBody::parse(body) {
+                    self.appended.insert(appended.queue, (appended, position));
+                }
+            }
             _ => {}
         }
     }
 
     /// The queue of a session that has not ended.
     fn present(&mut self, session: u64) -> &mut (u64, RangeSet) {
-        let queues = self.0.entry(session).or_default();
+        let queues = self.numbers.entry(session).or_default();
         if queues.last().is_none_or(|(end, _)| *end < u64::MAX) {
             queues.push((u64::MAX, RangeSet::new(usize::MAX)));
         }
         queues.last_mut().expect("it was just pushed, if there was none")
     }
 
-    fn has(&self, session: u64, number: u64, position: u64) -> bool {
-        let queues = self.0.get(&session).map_or(&[][..], Vec::as_slice);
+    fn has(&self, target: &Target<'_>, position: u64) -> bool {
+        let was_appended = |(appended, then): &(AppendedBody, u64)| {
+            self.has_number(appended.session, appended.base + target.number, *then)
+        };
+        self.has_number(target.session, target.number, position)
+            || self.appended.get(&target.session).is_some_and(was_appended)
+    }
+
+    fn has_number(&self, session: u64, number: u64, position: u64) -> bool {
+        let queues = self.numbers.get(&session).map_or(&[][..], Vec::as_slice);
         let at = queues.partition_point(|(end, _)| *end < position);
         queues.get(at).is_some_and(|(_, numbers)| numbers.contains(number))
     }
@@ -180,10 +198,21 @@ impl Known {
     ) -> Status {
         if store.queues.is_live(target, position) {
             Status::Waiting
-        } else if self.delivered.has(target.session, target.number, position) {
+        } else if self.delivered.has(target, position) {
             Status::Settled
         } else {
             Status::Gone
+        }
+    }
+
+    /// A target in the log, with the session whose queue it is in now.
+    pub fn of_session<'t, D: Disk, I: Index>(&self, store: &Store<D, I>, target: &Target<'t>) -> Target<'t> {
+        let now = store.after_appending(target);
+        match self.delivered.appended.get(&now.session) {
+            Some((appended, _)) => {
+                Target { session: appended.session, number: appended.base + now.number, options: now.options }
+            }
+            None => now,
         }
     }
 
@@ -205,7 +234,7 @@ impl Known {
         for later in self.later.get(&(identity.publisher, identity.sequence)).into_iter().flatten() {
             let &LaterTarget { session, number, position, ref options } = later;
             let target = Target { session, number, options };
-            with(self.status(store, &target, position), &target);
+            with(self.status(store, &target, position), &self.of_session(store, &target));
         }
     }
 }

@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::store::fault_disk::FaultDisk;
 use crate::store::memory_index::MemoryIndex;
+use crate::store::record::AppendedBody;
 use crate::store::{QueueState, Settings};
 
 const SETTINGS: Settings =
@@ -31,24 +32,36 @@ fn field_of((publisher, sequence): (u64, u64)) -> Vec<u8> {
         .collect()
 }
 
+type Incoming = (u64, u64, Vec<(u64, u64)>);
+
 /// A store, and by the test's own account what waits there, and what was settled.
 struct Bench {
     store: Tested,
     waiting: BTreeMap<Copy, u64>,
     settled: BTreeSet<Copy>,
     next: BTreeMap<u64, u64>,
+    /// A queue that will be appended to a session's: its name, the session, and what it has.
+    incoming: Option<Incoming>,
+    names: u64,
 }
 
 impl Bench {
     fn new() -> Self {
         let store = Store::open(FaultDisk::default(), MemoryIndex::default(), SETTINGS).unwrap().0;
         let (waiting, settled, next) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { store, waiting, settled, next }
+        Self { store, waiting, settled, next, incoming: None, names: 0 }
     }
 
     fn add(&mut self, id: (u64, u64), sessions: &[u64]) {
         let mut batch = Batch::default();
         for &session in sessions {
+            if let Some((name, _, ids)) = self.incoming.as_mut().filter(|incoming| incoming.1 == session)
+                && id.1.is_multiple_of(2)
+            {
+                ids.push(id);
+                batch.add_target(Target { session: *name, number: ids.len() as u64, options: &[0] });
+                continue;
+            }
             let number = self.next.entry(session).or_default();
             *number += 1;
             batch.add_target(Target { session, number: *number, options: &[0] });
@@ -76,10 +89,31 @@ impl Bench {
     /// another node.
     fn store_again(&mut self, copy: Copy) {
         let before = self.waiting[&copy];
+        let incoming = self.incoming.take();
         self.add(copy.1, &[copy.0]);
+        self.incoming = incoming;
         let mut batch = Batch::default();
         batch.add_moved(copy.0, [(before, before)]);
         self.store.apply(batch.bytes());
+    }
+
+    /// Messages for a session come in a queue of their own, until `append`.
+    fn begin_incoming(&mut self, session: u64) {
+        self.names += 1;
+        self.incoming = Some((1_000 + self.names, session, Vec::new()));
+    }
+
+    fn append(&mut self) {
+        if let Some((queue, session, ids)) = self.incoming.take().filter(|(.., ids)| !ids.is_empty()) {
+            let next = self.next.entry(session).or_default();
+            let mut batch = Batch::default();
+            batch.add_appended(AppendedBody { session, queue, base: *next });
+            self.store.apply(batch.bytes());
+            for id in ids {
+                *next += 1;
+                self.waiting.insert((session, id), *next);
+            }
+        }
     }
 
     /// Whether a publisher's messages are in the order of their sequences in a session's queue. (One that was stored
@@ -143,6 +177,11 @@ fn benches(rng: &mut SmallRng) -> [Bench; 2] {
                     all.into_iter().for_each(|copy| bench.settle(copy, false));
                 }
                 bench.end_empty_queues();
+            }
+            match rng.random_range(0..20) {
+                0 if bench.incoming.is_none() => bench.begin_incoming(rng.random_range(0..SESSIONS)),
+                1 | 2 => bench.append(),
+                _ => {}
             }
             bench.commit();
         }

@@ -3,9 +3,11 @@
 //! Each message that is stored has a number in the session's *stored queue*, in the order of the queue. When the
 //! session has none of them any more, its stored queue ends, and the next one begins with number 1.
 
+use crate::engine::handover::spooled::Spooled;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::session::Session;
 use crate::engine::sessions::storing::Storing;
+use crate::store::record::AppendedBody;
 
 impl Session {
     /// Whether it has or had messages in the store.
@@ -23,9 +25,10 @@ impl Session {
         !self.is_member && self.busy.as_ref().is_some_and(|busy| busy.moving == 0)
     }
 
-    /// The number in the stored queue of the last message that was given to a link.
-    pub fn last_stored_launched(&self) -> u64 {
-        self.busy.as_ref().map_or(0, |busy| busy.launched)
+    /// In the stored queue, the ranges of numbers of the messages that were given to a link: they do not expire.
+    pub fn stored_launched(&self) -> Vec<(u64, u64)> {
+        let ranges = self.busy.iter().flat_map(|busy| &busy.launched_before).copied();
+        ranges.chain([(0, self.busy.as_ref().map_or(0, |busy| busy.launched))]).collect()
     }
 
     /// Whether only the store has some messages of its queue.
@@ -50,7 +53,11 @@ impl Session {
     pub fn end_stored(&mut self) -> bool {
         let is_over = self.is_ready() && self.is_idle() && self.has_stored();
         let busy = self.busy.as_mut().filter(|busy| is_over && busy.moving == 0);
-        busy.map(|busy| (busy.stored, busy.launched) = (0, 0)).is_some()
+        busy.map(|busy| {
+            (busy.stored, busy.launched) = (0, 0);
+            busy.launched_before.clear();
+        })
+        .is_some()
     }
 
     /// Messages of its stored queue have moved to another owner.
@@ -94,6 +101,20 @@ impl Session {
             queued_message.stored = busy.stored;
             storing.add(*id, queued_message, None);
         }
+    }
+
+    /// What this node's store got of its queue while that moved here becomes the end of its stored queue. Returns what
+    /// is added to the numbers of these messages.
+    pub fn append_stored(&mut self, spooled: &Spooled, storing: &mut Storing) -> u64 {
+        self.store_others(storing); // The numbers in the stored queue are in the order of the queue.
+        let busy = self.busy.get_or_insert_default();
+        let base = busy.stored;
+        storing.append(AppendedBody { session: self.id, queue: spooled.queue, base });
+        busy.stored += spooled.last();
+        if spooled.launched() > 0 {
+            busy.launched_before.push((base + 1, base + spooled.launched()));
+        }
+        base
     }
 
     /// An earlier run has stored messages for it, the last of them under the number `last`.

@@ -59,6 +59,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         queue_messages: 10_000,
         queue_bytes: 1 << 24,
         queue_memory: 1 << 30,
+        spool_bytes: 4 << 20,
         out_of_order_bytes: 64 << 20,
         event_queue: 1_000,
         message_queue_bytes: 1 << 24,
