@@ -99,7 +99,16 @@ def test_the_queue_of_an_offline_session_is_bounded(
 ) -> None:
     losses = Losses()
     losses.subscribe(SESSION, queue)
+    assert not broken(losses, root, status(), now=5)
     assert broken(losses, root, told) == [Invariant.QUEUES] * is_over
+
+
+def test_what_a_run_found_in_its_store_may_be_more_but_does_not_grow(root: NodeHost) -> None:
+    losses = Losses()
+    losses.subscribe(SESSION, Queue(messages=3))
+    assert not broken(losses, root, status(connected=False, queued=9), now=5)
+    assert not broken(losses, root, status(connected=False, queued=9))
+    assert broken(losses, root, status(connected=False, queued=10)) == [Invariant.QUEUES]
 
 
 @pytest.mark.parametrize(

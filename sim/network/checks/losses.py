@@ -3,8 +3,9 @@
 An owner counts for each session the messages for which its queue had no room, and those that expired there.
 The check reads both after each of the owner's acts, so every loss has a time.
 
-- *Bounded*: the queue of an offline session is no longer than its client asked for. The exception is an owner
-  that was restarted, and has received nothing from its client since (docs/guarantees.md).
+- *Bounded*: the queue of an offline session is no longer than its client asked for. There are two exceptions: an owner
+  that was restarted, and does not know the bounds, because it has received nothing from its client since
+  (docs/guarantees.md); and what such an owner found in its store.
 - *As asked*: a session ends because of its queue only if one of its subscriptions asked for that. If all of
   them did, the session has no gaps: what is then counted for it is of QoS 0, which is not queued but is sent
   at once or dropped.
@@ -45,6 +46,10 @@ class Losses:
         self._counted: dict[tuple[int, int], tuple[int, int]] = {}
         """By run of a node and session, the last counters."""
         self._losses: dict[int, list[_Loss]] = {}
+        self._began: dict[int, int] = {}
+        """By run of a node, when it began."""
+        self._restored: dict[tuple[int, int], tuple[int, int]] = {}
+        """By run of a node and session, how many messages and bytes the run found in its store."""
 
     # Change
 
@@ -58,6 +63,8 @@ class Losses:
     def check(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
         """Notes and checks the status of a session after an act of its node."""
         key = node.incarnation, status.session
+        if self._began.setdefault(node.incarnation, now) == now:
+            self._restored[key] = status.queued, status.queued_bytes
         counted = status.dropped.get("queue_full", 0), status.expired
         before = self._counted.get(key, (0, 0))
         self._counted[key] = counted
@@ -69,7 +76,7 @@ class Losses:
             self._losses.setdefault(status.session, []).append(loss)
         queue = self._queues.get(status.session)
         is_known = queue is not None and not status.connected and not _is_untold(node, status.session)
-        if queue is not None and is_known and _is_over(queue, status):
+        if queue is not None and is_known and _is_over(queue, status, self._restored.get(key, (0, 0))):
             text = f"{node.settings.name} holds {status.queued} messages, {status.queued_bytes} bytes"
             yield Violation(now, Invariant.QUEUES, f"{text}, for a session that asked for {queue}")
 
@@ -115,6 +122,6 @@ def _is_untold(node: NodeHost, session: int) -> bool:
     return known is not None and known.is_unconfirmed and not (known.queue_messages or known.queue_bytes)
 
 
-def _is_over(queue: Queue, status: SessionStatus) -> bool:
-    has_many = bool(queue.messages) and status.queued > queue.messages
-    return has_many or (bool(queue.bytes) and status.queued_bytes > queue.bytes)
+def _is_over(queue: Queue, status: SessionStatus, restored: tuple[int, int]) -> bool:
+    has_many = bool(queue.messages) and status.queued > max(queue.messages, restored[0])
+    return has_many or (bool(queue.bytes) and status.queued_bytes > max(queue.bytes, restored[1]))

@@ -48,6 +48,9 @@ pub struct Backlog {
     /// The bytes of these messages, with the cost of keeping them in memory. After messages were dropped
     /// unread, an estimate.
     bytes: usize,
+    /// So many of its messages came with a subtree while the session counted as connected. They are as good as on its
+    /// link, and do not count in the bounds of the queue.
+    uncounted: u64,
     /// The number of its last message in the stored queue, and that message's overflow policy.
     newest: u64,
     overflow: Overflow,
@@ -78,6 +81,7 @@ impl Backlog {
             number: only.number,
             messages: 1,
             bytes: only.cost(),
+            uncounted: 0,
             newest: only.stored,
             overflow: only.overflow,
             requested: None,
@@ -92,6 +96,7 @@ impl Backlog {
             number,
             messages: state.live,
             bytes: state.bytes as usize + overhead,
+            uncounted: 0,
             newest: state.next - 1,
             overflow: Overflow::default(),
             requested: None,
@@ -101,16 +106,16 @@ impl Backlog {
     /// A queue was appended to the stored queue, with `base` added to its numbers. `number`: as in [`Self::restored`],
     /// if there was no backlog.
     fn append_queue(before: Option<Self>, spooled: &Spooled, base: u64, number: u64) -> Self {
-        let new = Self {
+        let backlog = before.unwrap_or(Self {
             next: base + 1,
             number,
             messages: 0,
             bytes: 0,
+            uncounted: 0,
             newest: 0,
             overflow: spooled.overflow(),
             requested: None,
-        };
-        let backlog = before.unwrap_or(new);
+        });
         Self {
             messages: backlog.messages + spooled.live(),
             bytes: backlog.bytes + spooled.bytes(),
@@ -190,6 +195,7 @@ impl Backlog {
     fn take(&mut self, bytes: usize) {
         self.number += 1;
         self.messages = self.messages.saturating_sub(1);
+        self.uncounted = self.uncounted.saturating_sub(1);
         self.bytes = if self.messages == 0 { 0 } else { self.bytes.saturating_sub(bytes) };
     }
 
@@ -203,6 +209,18 @@ impl Backlog {
     /// The number of messages, and their bytes with the cost of keeping them in memory.
     pub fn size(&self) -> Bounds {
         Bounds { messages: self.messages as usize, bytes: self.bytes }
+    }
+
+    /// The same, of the messages that count in the bounds of the queue.
+    pub fn counted_size(&self) -> Bounds {
+        let counted = self.messages.saturating_sub(self.uncounted);
+        let bytes = self.bytes as u128 * u128::from(counted) / u128::from(self.messages.max(1));
+        Bounds { messages: counted as usize, bytes: bytes as usize }
+    }
+
+    /// All messages count in the bounds of the queue.
+    pub fn count_all(&mut self) {
+        self.uncounted = 0;
     }
 }
 
@@ -337,7 +355,8 @@ impl Session {
         let number = self.session_counters.accepted + 1;
         self.session_counters.accepted += spooled.live();
         let before = self.queue.backlog_mut().take().map(|backlog| *backlog);
-        let backlog = Backlog::append_queue(before, spooled, base, number);
+        let mut backlog = Backlog::append_queue(before, spooled, base, number);
+        backlog.uncounted += if self.is_ready() { spooled.live() } else { 0 };
         *self.queue.backlog_mut() = Some(Box::new(backlog));
     }
 

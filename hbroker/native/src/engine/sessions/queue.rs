@@ -86,6 +86,17 @@ impl SessionQueue {
         Bounds { messages: self.queued_messages.len() + backlog.messages, bytes: self.bytes + backlog.bytes }
     }
 
+    /// The same, of the messages that count in its bounds.
+    fn counted_size(&self) -> Bounds {
+        let backlog = self.backlog.as_ref().map_or(Bounds::default(), |backlog| backlog.counted_size());
+        Bounds { messages: self.queued_messages.len() + backlog.messages, bytes: self.bytes + backlog.bytes }
+    }
+
+    /// All messages count in its bounds.
+    pub fn count_all(&mut self) {
+        self.backlog.iter_mut().for_each(|backlog| backlog.count_all());
+    }
+
     /// Appends a message. The queue may then be too large: call [`Self::next_excess`] until it is not.
     pub fn push(&mut self, queued_message: QueuedMessage) {
         self.count(&queued_message);
@@ -141,13 +152,13 @@ impl SessionQueue {
 
     /// Whether it exceeds these bounds.
     pub fn is_over(&self, limit: Bounds) -> bool {
-        let Bounds { messages, bytes } = self.size();
+        let Bounds { messages, bytes } = self.counted_size();
         messages > limit.messages || bytes > limit.bytes
     }
 
     /// Whether it exceeds these bounds with another message, whose cost this is.
     pub fn is_over_with(&self, cost: usize, limit: Bounds) -> bool {
-        let Bounds { messages, bytes } = self.size();
+        let Bounds { messages, bytes } = self.counted_size();
         messages + 1 > limit.messages || bytes + cost > limit.bytes
     }
 
@@ -254,7 +265,7 @@ impl SessionQueue {
 
     /// Whether more than one part in `fraction` of its bounds is used.
     pub fn is_fuller_than(&self, fraction: usize) -> bool {
-        let Bounds { messages, bytes } = self.size();
+        let Bounds { messages, bytes } = self.counted_size();
         fraction * messages > self.most_messages as usize || fraction * bytes > self.most_bytes as usize
     }
 }

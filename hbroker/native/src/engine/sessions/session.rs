@@ -289,6 +289,7 @@ impl Session {
     pub fn stall(&mut self, pending: &mut PendingSettlement, storing: Option<&mut Storing>) {
         let was_ready = self.is_ready();
         self.is_stalled = true;
+        self.queue.count_all();
         match storing {
             Some(storing) if was_ready => self.store_all(storing),
             Some(_) => {} // All of it is stored.
@@ -320,6 +321,7 @@ impl Session {
     ) {
         (self.link, self.host) = (None, Some(host));
         self.is_stalled = false;
+        self.queue.count_all();
         self.credit = Credit::default();
         match storing {
             Some(storing) => self.store_all(storing),
