@@ -6,13 +6,14 @@
 //! other, does not wait any more. (What has moved to another node is neither: `record::Kind::Moved`.)
 //!
 //! 1. Both logs are read for the sequences of each publisher (`order`).
-//! 2. Both are read again, side by side, and written. Each publisher's messages are written in the order of their
+//! 2. Both are read again, side by side, and written, by a thread of its own (`storing`). Each publisher's messages are written in the order of their
 //!    sequences; apart from that, those that were published earlier come first. So a message that both logs have is
 //!    reached in both at about the same time, and its two records become one (`joining`).
 
 mod joining;
 mod order;
 mod reading;
+mod storing;
 #[cfg(test)]
 mod tests;
 
@@ -23,15 +24,16 @@ use std::thread;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
+use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
 use crate::store::record::{Batch, MessageBody, Target};
 use crate::store::segment::Damage;
-use crate::store::{Failure, Store};
 
 use joining::Joining;
 use order::Side;
 use reading::{Chunk, Known, read_chunks};
+use storing::{Batches, store_batches};
 
 /// Records are given to the new store when they have so many bytes.
 const BATCH: usize = 1 << 20;
@@ -98,7 +100,7 @@ impl From<io::Error> for MergeError {
 ///
 /// # Errors
 /// A disk fails, or the memory is too small.
-pub fn merge<D: Disk + Sync, I: Index + Sync>(
+pub fn merge<D: Disk + Send + Sync, I: Index + Send + Sync>(
     stores: [&Store<D, I>; 2],
     into: &mut Store<D, I>,
     fields: Fields,
@@ -111,10 +113,12 @@ pub fn merge<D: Disk + Sync, I: Index + Sync>(
     };
     let orders = [&mut first, &mut second].map(|known| std::mem::take(&mut known.order));
     let known = [&first, &second];
-    let mut writer =
-        Writer { into, batch: Batch::default(), numbers: HashMap::default(), written: 0, progress };
     let mut joining = Joining::new(stores, known, fields);
-    let disordered = thread::scope(|scope| {
+    let (waiting, disordered, retained) = thread::scope(|scope| {
+        let (batches, input) = Batches::new();
+        let storing = scope.spawn(move || store_batches(into, input));
+        let mut writer =
+            Writer { batches, batch: Batch::default(), numbers: HashMap::default(), written: 0, progress };
         let chunks = [0, 1].map(|at: usize| {
             let (sender, receiver) = sync_channel::<io::Result<Chunk>>(0);
             let (used_sender, used) = channel();
@@ -123,11 +127,18 @@ pub fn merge<D: Disk + Sync, I: Index + Sync>(
         });
         let ([first, second], [first_order, second_order]) = (chunks, orders);
         let sides = [Side::new(first, first_order), Side::new(second, second_order)];
-        write_in_order(sides, &mut joining, &mut writer, memory)
+        let write = || {
+            let disordered = write_in_order(sides, &mut joining, &mut writer, memory)?;
+            let retained = writer.write_retained(stores, fields)?;
+            writer.flush()?;
+            Ok((writer.written, disordered, retained))
+        };
+        let written = write();
+        drop(writer);
+        let stored = storing.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended")));
+        stored.and(written)
     })?;
     let Joining { common, settled, .. } = joining;
-    let retained = writer.write_retained(stores, fields)?;
-    let waiting = writer.finish()?;
     let damage = [first.damage, second.damage];
     Ok(Merged { waiting, common, settled, disordered, retained, damage })
 }
@@ -149,7 +160,7 @@ fn both<R: Send>(
 fn write_in_order<D: Disk, I: Index>(
     mut sides: [Side; 2],
     joining: &mut Joining<'_, D, I>,
-    writer: &mut Writer<'_, D, I>,
+    writer: &mut Writer<'_>,
     memory: usize,
 ) -> io::Result<u64> {
     let mut disordered = 0;
@@ -189,9 +200,9 @@ fn write_in_order<D: Disk, I: Index>(
     Ok(disordered)
 }
 
-/// The new store.
-struct Writer<'a, D, I> {
-    into: &'a mut Store<D, I>,
+/// What goes to the new store.
+struct Writer<'a> {
+    batches: Batches,
     batch: Batch,
     /// The last number of each session's queue.
     numbers: HashMap<u64, u64, FxBuildHasher>,
@@ -199,7 +210,7 @@ struct Writer<'a, D, I> {
     progress: &'a mut dyn FnMut(u64) -> bool,
 }
 
-impl<D: Disk, I: Index> Writer<'_, D, I> {
+impl Writer<'_> {
     /// Adds a message for these sessions, each with how it gets the message.
     fn add<'t>(
         &mut self,
@@ -226,16 +237,16 @@ impl<D: Disk, I: Index> Writer<'_, D, I> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.into.apply(self.batch.bytes());
-        self.batch.clear();
-        self.into.commit().map_err(error_of)?;
-        while self.into.maintain().map_err(error_of)? {}
-        Ok(())
+        self.batches.send(&mut self.batch)
     }
 
     /// Writes the retained messages: of each topic the one that was published last. Returns how many messages and
     /// fragments they are.
-    fn write_retained(&mut self, stores: [&Store<D, I>; 2], fields: Fields) -> io::Result<u64> {
+    fn write_retained<D: Disk, I: Index>(
+        &mut self,
+        stores: [&Store<D, I>; 2],
+        fields: Fields,
+    ) -> io::Result<u64> {
         let mut newest: HashMap<Vec<u8>, Identity, FxBuildHasher> = HashMap::default();
         let is_same =
             |one: &Identity, other: &Identity| (one.publisher, one.first) == (other.publisher, other.first);
@@ -269,17 +280,5 @@ impl<D: Disk, I: Index> Writer<'_, D, I> {
             failed?;
         }
         Ok(number)
-    }
-
-    fn finish(mut self) -> io::Result<u64> {
-        self.flush()?;
-        self.into.make_checkpoint().map_err(error_of)?;
-        Ok(self.written)
-    }
-}
-
-fn error_of(failure: Failure) -> io::Error {
-    match failure {
-        Failure::Unwritten(error) | Failure::Fatal(error) => error,
     }
 }

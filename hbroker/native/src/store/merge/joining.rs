@@ -89,7 +89,7 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
         side: usize,
         record: &Record<'_>,
         other: &Order,
-        writer: &mut Writer<'_, D, I>,
+        writer: &mut Writer<'_>,
     ) -> io::Result<()> {
         let identity = record.identity;
         let id = (identity.publisher, identity.sequence);
@@ -104,7 +104,7 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
         self.write_one(side, record, writer)
     }
 
-    fn write_one(&self, side: usize, record: &Record<'_>, writer: &mut Writer<'_, D, I>) -> io::Result<()> {
+    fn write_one(&self, side: usize, record: &Record<'_>, writer: &mut Writer<'_>) -> io::Result<()> {
         let message = record.message();
         if self.known[side].has_later(&record.identity) {
             let copies = self.copies(side, record);
@@ -117,11 +117,7 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
         writer.add(&message, waiting.map(|(target, _)| (of_session(target).session, target.options)))
     }
 
-    fn write_both(
-        &mut self,
-        records: [(usize, Record<'_>); 2],
-        writer: &mut Writer<'_, D, I>,
-    ) -> io::Result<()> {
+    fn write_both(&mut self, records: [(usize, Record<'_>); 2], writer: &mut Writer<'_>) -> io::Result<()> {
         let [first, second] = [&records[0], &records[1]].map(|(side, record)| self.copies(*side, record));
         let (mut kept, mut common, mut settled) = (SmallVec::<[(u64, &[u8]); 4]>::new(), 0, 0);
         for (one, other, is_second) in [(&first, &second, false), (&second, &first, true)] {
@@ -158,7 +154,7 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
     ///
     /// # Errors
     /// The new store's disk fails.
-    pub fn write_rest(&mut self, writer: &mut Writer<'_, D, I>) -> io::Result<()> {
+    pub fn write_rest(&mut self, writer: &mut Writer<'_>) -> io::Result<()> {
         let rest = std::mem::take(&mut self.reached);
         rest.into_values().try_for_each(|(side, held)| self.write_one(side, &held.record(), writer))
     }
