@@ -60,6 +60,8 @@ class FakeCore:
         self.open_messages = 0
         self.handing_on = False
         """Messages are on their way between the workers."""
+        self.reads_backlog = False
+        """Messages that wait are still being read from the store."""
         self.preferred: set[int] = set()
 
     def counters(self) -> dict[str, int]:
@@ -230,6 +232,9 @@ class FakeCore:
     def copy_export(self, export: int, less: Sequence[str]) -> tuple[list[bytes], bool]:
         copying = self.exports[export]
         return self._uncopied(copying), True
+
+    def has_backlog(self) -> bool:
+        return self.reads_backlog
 
     def stop_export(self, export: int) -> int:
         before = self.exports.pop(export).before

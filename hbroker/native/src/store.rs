@@ -17,6 +17,8 @@
 //! A store uses no clock and no thread. `Disk` and `Index` are what it writes to.
 
 pub mod block;
+#[cfg(test)]
+mod churn;
 pub mod disk;
 #[cfg(any(test, feature = "python"))]
 pub mod fault_disk;
@@ -258,7 +260,7 @@ impl<D: Disk, I: Index> Store<D, I> {
         let changes = self.queues.checkpoint(self.log.end(), &self.index).map_err(Failure::Fatal)?;
         let failed = |error| if is_full(&error) { Failure::Unwritten(error) } else { Failure::Fatal(error) };
         self.index.commit(&changes).map_err(failed)?;
-        self.queues.checkpointed();
+        self.queues.checkpointed(&changes);
         self.checkpoint = changes.position;
         let last = self.log.last_base();
         let bases = self.log.segments().map(|(base, ..)| base).filter(|base| *base != last);

@@ -42,7 +42,7 @@ pub use emit::{
     put_puback_field, put_publish_field, put_reset_field,
 };
 pub use packets::{Packets, Section};
-pub use publish::{FragmentView, MeantFor, PublishView, field_of, first_field, message_of};
+pub use publish::{FragmentView, MeantFor, PublishId, PublishView, field_of, first_field, message_of};
 pub use records::{ChoiceRecord, GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen_record};
 #[cfg(feature = "python")]
 pub use records::{gone_record, queued_record};

@@ -341,7 +341,7 @@ class HandoverSource:
         if not self._core.has_passed(self._barrier):
             return False  # §5.4: messages on their way between workers may be acknowledged already.
         waited = now - self._stopped_at
-        if not self._is_saved():
+        if not self._is_saved() or self._core.has_backlog():
             return False
         if waited < MOVING_WAIT and self._moving_children.moving_below(self._subtree):
             return False

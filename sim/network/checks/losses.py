@@ -3,9 +3,9 @@
 An owner counts for each session the messages for which its queue had no room, and those that expired there.
 The check reads both after each of the owner's acts, so every loss has a time.
 
-- *Bounded*: the queue of an offline session is no longer than its client asked for. There are two exceptions: an owner
-  that was restarted, and does not know the bounds, because it has received nothing from its client since
-  (docs/guarantees.md); and what such an owner found in its store.
+- *Bounded*: the queue of an offline session is no longer than its client asked for. There are two exceptions:
+  an owner that was restarted, and does not know the bounds, because it has received nothing from its client
+  since (docs/guarantees.md); and what such an owner found in its store.
 - *As asked*: a session ends because of its queue only if one of its subscriptions asked for that. If all of
   them did, the session has no gaps: what is then counted for it is of QoS 0, which is not queued but is sent
   at once or dropped.

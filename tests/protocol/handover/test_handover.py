@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+import pytest
+
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.handover.phases import (
@@ -270,16 +272,19 @@ def test_the_source_commits_after_the_drain_wait_even_if_messages_are_not_distri
     assert DRAIN_WAIT <= handover.now - began < 2 * DRAIN_WAIT
 
 
-def test_the_source_waits_without_a_limit_for_messages_between_its_workers() -> None:
+@pytest.mark.parametrize("reason", ["handing_on", "reads_backlog"])
+def test_the_source_waits_without_a_limit_for_messages_between_its_workers_and_in_its_store(
+    reason: str,
+) -> None:
     handover = Handover()
     handover.begin()
-    handover.old.handing_on = True
+    setattr(handover.old, reason, True)
     handover.old.waiting = ([queued(1)], [])
     handover.stop_serving()
     while handover.now < 10 * DRAIN_WAIT:
         handover.run_next_deadline()
     assert not handover.handover_source.has_committed
-    handover.old.handing_on = False
+    setattr(handover.old, reason, False)
     handover.commit()
     assert handover.received_messages == ([queued(1)], [])
 

@@ -111,7 +111,7 @@ impl Core {
         if is_round_over {
             copying.worker = (copying.worker + 1) % self.workers();
             if copying.worker == 0 {
-                is_near |= std::mem::take(&mut copying.round) < LITTLE;
+                is_near |= std::mem::take(&mut copying.round) < LITTLE && !self.has_backlog();
             }
         }
         moves.copied += copies;
@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// Whether a session has a backlog that was not read, and so cannot be taken out.
-    fn has_backlog(&self) -> bool {
+    pub fn has_backlog(&self) -> bool {
         let mut has_backlog = false;
         self.each(|engine, _| has_backlog |= engine.has_backlog());
         has_backlog
@@ -142,7 +142,7 @@ impl Core {
 
     /// Finishes an export. It takes the region's queues and seen message ids out of the workers, refuses open
     /// messages, and holds the records from now on. Returns the difference to the copies, as serialised
-    /// TRANSFERs. A barrier that was sent after the region was cut must have passed.
+    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and no session may have a backlog.
     pub fn finish_export(&self, id: u64, less: &[String]) -> Vec<Vec<u8>> {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Copying(mut copying)) = moves.all.remove(&id) else {

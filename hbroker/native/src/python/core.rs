@@ -279,6 +279,10 @@ impl Core {
         (transfers_out(py, &transfers), is_near)
     }
 
+    fn has_backlog(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.core.has_backlog())
+    }
+
     fn stop_export(&self, py: Python<'_>, export: u64) -> u64 {
         py.detach(|| self.core.stop_export(export))
     }

@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 use smallvec::{SmallVec, smallvec};
 
 use crate::link::receive::ranges::RangeSet;
@@ -191,16 +193,21 @@ impl Queue {
     ///
     /// # Errors
     /// The index fails.
-    pub fn clear_blocks(
-        &mut self,
+    pub fn blocks_to_clear(
+        &self,
         blocks: &Blocks,
         index: &impl Index,
     ) -> io::Result<Option<(u64, u64, u64)>> {
         let at_head = if self.head == self.next { None } else { self.block_at(self.head, blocks, index)? };
         let Part { id, base, cleared, .. } = self.parts[0];
         let kept = at_head.map_or(self.head.saturating_sub(base), |block| block.first).max(cleared);
-        self.parts[0].cleared = kept;
         Ok((cleared < kept).then_some((id, cleared, kept)))
+    }
+
+    /// Below these numbers, by id, blocks are gone from the index.
+    pub fn cleared(&mut self, below: &HashMap<u64, u64, FxBuildHasher>) {
+        let part = &mut self.parts[0];
+        part.cleared = below.get(&part.id).map_or(part.cleared, |below| part.cleared.max(*below));
     }
 
     /// Begins a new block of the last part.
@@ -303,13 +310,15 @@ impl Queue {
         is_needed.then(|| ((self.last_part().id, self.newest.first()), self.newest.bytes().to_vec()))
     }
 
-    pub fn row(&self) -> Vec<u8> {
+    /// `cleared`: below this number, the blocks of its first part will be gone from the index.
+    pub fn row(&self, cleared: Option<u64>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for number in [self.start, self.next, self.head, self.parts.len() as u64] {
             put_varint(&mut bytes, number);
         }
-        for part in &self.parts {
-            for number in [part.id, part.first, part.base, part.cleared, u64::from(part.queue.is_some())] {
+        for (at, part) in self.parts.iter().enumerate() {
+            let cleared = cleared.filter(|_| at == 0).unwrap_or(part.cleared);
+            for number in [part.id, part.first, part.base, cleared, u64::from(part.queue.is_some())] {
                 put_varint(&mut bytes, number);
             }
             part.queue.iter().for_each(|queue| put_varint(&mut bytes, *queue));

@@ -153,10 +153,11 @@ impl Queues {
                 .iter()
                 .filter_map(|part| part.queue)
                 .for_each(|queue| _ = self.appended.remove(&queue));
-            changes.cleared.extend(not_needed.iter().map(|part| (part.id, part.cleared, u64::MAX)));
-            changes.cleared.extend(queue.clear_blocks(&self.blocks, index)?);
+            self.ended.extend(not_needed.iter().map(|part| (part.id, part.cleared)));
+            let to_clear = queue.blocks_to_clear(&self.blocks, index)?;
+            changes.cleared.extend(to_clear);
             changes.blocks.extend(queue.newest_block());
-            changes.rows.push((session, Some(queue.row())));
+            changes.rows.push((session, Some(queue.row(to_clear.map(|(.., below)| below)))));
         }
         changes.cleared.extend(self.ended.iter().map(|(id, from)| (*id, *from, u64::MAX)));
         // What is cleared may still be among the new blocks.
@@ -173,8 +174,14 @@ impl Queues {
     }
 
     /// The index has the changes of the last checkpoint.
-    pub fn checkpointed(&mut self) {
-        self.changed.clear();
+    pub fn checkpointed(&mut self, changes: &Changes) {
+        let cleared: HashMap<u64, u64, FxBuildHasher> =
+            changes.cleared.iter().map(|(id, _, below)| (*id, *below)).collect();
+        for session in std::mem::take(&mut self.changed) {
+            if let Some(queue) = self.by_session.get_mut(&session) {
+                queue.cleared(&cleared);
+            }
+        }
         self.blocks.clear();
         self.ended.clear();
         self.retained.checkpointed();

@@ -77,6 +77,22 @@ pub fn read_segment(bytes: &[u8], base: u64, each: impl FnMut(u64, Kind, &[u8]))
     }
 }
 
+/// Calls `each` with the records of a segment that was read before, and had no damage. No check is computed again.
+pub fn read_intact_segment(bytes: &[u8], base: u64, mut each: impl FnMut(u64, Kind, &[u8])) {
+    let is_rewritten = bytes.first_chunk().and_then(|header| end_in(header, base)).is_some_and(|end| end > 0);
+    let end = if is_rewritten { table_in(bytes).map_or(0, |(_, start)| start) } else { bytes.len() };
+    let mut rest = bytes.get(HEADER as usize..end).unwrap_or_default();
+    loop {
+        let mut position = base + (end - rest.len()) as u64 - HEADER;
+        if is_rewritten && let Some((stored, record)) = rest.split_first_chunk() {
+            (position, rest) = (u64::from_le_bytes(*stored), record);
+        }
+        let Some((kind, body, behind)) = record::split(rest) else { return };
+        each(position, kind, body);
+        rest = behind;
+    }
+}
+
 /// Calls `each` with the intact records of a rewritten segment. Returns the damage: behind a damaged record the
 /// walk goes on at the next entry of the table.
 fn walk_rewritten(bytes: &[u8], base: u64, mut each: impl FnMut(u64, Kind, &[u8])) -> Vec<Damage> {

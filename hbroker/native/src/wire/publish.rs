@@ -324,3 +324,44 @@ impl MeantFor {
         }
     }
 }
+
+/// Which message it is. The rest of it is not looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishId {
+    pub publisher: u64,
+    pub sequence: u64,
+    pub published_at_us: u64,
+    /// Which of its fragments.
+    pub fragment: Option<u32>,
+}
+
+impl PublishId {
+    /// `packet`: without its tag and length.
+    ///
+    /// # Errors
+    /// It is not valid.
+    pub fn of(packet: &[u8]) -> Result<Self, Malformed> {
+        let (mut id, mut fragment) = (Self::default(), None);
+        let mut reader = Reader::new(packet, MAX_DEPTH - 1);
+        while let Some(tag) = reader.tag()? {
+            if tag != packet::PUBLISH {
+                reader.skip(tag)?;
+                continue;
+            }
+            let mut message = reader.message()?;
+            while let Some(tag) = message.tag()? {
+                match tag {
+                    publish::PUBLISHER => id.publisher = message.fixed64()?,
+                    publish::SEQUENCE => id.sequence = message.varint()?,
+                    publish::PUBLISHED_AT_US => id.published_at_us = message.varint()?,
+                    publish::FRAGMENT => {
+                        fragment.get_or_insert_with(FragmentView::default).merge(message.message()?)?;
+                    }
+                    _ => message.skip(tag)?,
+                }
+            }
+        }
+        id.fragment = fragment.map(|fragment| fragment.index);
+        Ok(id)
+    }
+}

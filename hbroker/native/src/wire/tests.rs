@@ -433,3 +433,36 @@ fn a_number_that_has_no_next_one_does_no_harm() {
     let sequences: Vec<_> = view.packets().iter().map(|packet| publish(&packet).sequence).collect();
     assert_eq!(sequences, [u64::MAX, 0, 1, 2]);
 }
+
+#[test]
+fn the_id_of_a_message_is_that_of_its_view() {
+    let fragment = FragmentView { index: 3, ..FragmentView::default() };
+    for fragment in [None, Some(fragment)] {
+        let message = PublishOut {
+            topic: "a/b",
+            payload: b"x",
+            publisher: 7,
+            sequence: 1 << 40,
+            qos: 2,
+            published_at_us: 1_700_000_000_000_000,
+            expiry_s: Some(3),
+            fragment,
+            content_type: "text/plain",
+            ..PublishOut::default()
+        };
+        let mut field = Vec::new();
+        put_publish_field(&mut field, &message);
+        let Body::Publish(view) = PacketView::from_raw(&field).unwrap().body else { panic!("a message") };
+        let expected = PublishId {
+            publisher: view.publisher,
+            sequence: view.sequence,
+            published_at_us: view.published_at_us,
+            fragment: view.fragment.map(|fragment| fragment.index),
+        };
+        assert_eq!(PublishId::of(&field), Ok(expected));
+        for end in 1..field.len() {
+            let is_valid = PacketView::from_raw(&field[..end]).is_ok();
+            assert_eq!(PublishId::of(&field[..end]).is_ok(), is_valid, "{end}");
+        }
+    }
+}

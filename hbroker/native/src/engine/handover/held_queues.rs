@@ -37,8 +37,10 @@ pub struct HeldQueues {
     records: Batch,
 }
 
-/// Of a queue with so many bytes in memory it is worth while to have a queue of its own in the store.
+/// The queues with so many bytes in memory go to the store first; those with fewer than the second number never do,
+/// because a queue in the store costs memory, too.
 const LARGE: usize = 64 << 10;
+const SMALL: usize = 4 << 10;
 
 impl HeldQueues {
     /// Takes the queue records of a serialised TRANSFER, as long as there are at most `most` bytes. Returns
@@ -91,12 +93,14 @@ impl HeldQueues {
     /// If there are more than `most` bytes in memory, the large queues go to the store, or all that can. `name`: the
     /// next name for a queue there.
     pub fn spool(&mut self, most: usize, mut name: impl FnMut() -> u64) {
-        for least in [LARGE.min(most), 1] {
+        for least in [LARGE.min(most), SMALL.min(most)] {
             if self.bytes <= self.unspooled + most {
                 return;
             }
-            for moving in self.queues.iter_mut().filter(|moving| moving.bytes() >= least) {
-                self.bytes -= moving.spool(&mut name, &mut self.records);
+            for moving in self.queues.iter_mut().filter(|moving| moving.list.bytes >= least) {
+                self.bytes -= moving.bytes();
+                moving.spool(&mut name, &mut self.records);
+                self.bytes += moving.bytes();
             }
         }
         self.unspooled = self.bytes;
@@ -229,19 +233,17 @@ impl Moving {
         is_next
     }
 
-    /// The messages in memory go to the store, unless they are of a shared group, or in no queue. Returns how many bytes
-    /// they had.
-    fn spool(&mut self, name: &mut impl FnMut() -> u64, records: &mut Batch) -> usize {
+    /// The messages in memory go to the store, unless they are of a shared group, or in no queue.
+    fn spool(&mut self, name: &mut impl FnMut() -> u64, records: &mut Batch) {
         let is_of_group = |queued_message: &QueuedMessage| queued_message.group.is_some();
         if self.queue == 0 || self.list.queued_messages.iter().any(is_of_group) {
-            return 0;
+            return;
         }
         self.holes = 0;
-        let MessageList { queued_messages, bytes, .. } = std::mem::take(&mut self.list);
+        let queued_messages = std::mem::take(&mut self.list).queued_messages;
         let spooled = self.spooled.get_or_insert_with(|| Spooled::new(name()));
         let messages = queued_messages.iter().filter(|queued_message| !queued_message.is_hole());
         messages.for_each(|queued_message| spooled.add(queued_message, records));
-        bytes
     }
 
     /// Takes out what is in the store.
@@ -322,9 +324,9 @@ impl Moving {
         self.list.queued_messages.len() - self.holes + spooled as usize
     }
 
-    /// The cost of keeping those in memory.
+    /// The memory that they take.
     pub fn bytes(&self) -> usize {
-        self.list.bytes
+        self.list.bytes + self.spooled.as_ref().map_or(0, Spooled::cost)
     }
 
     /// The remaining messages in memory from a position on.

@@ -13,6 +13,11 @@ use crate::store::record::{Batch, Target};
 use crate::tables::match_set::Overflow;
 use crate::wire::GoneRecord as Gone;
 
+/// A record says of so many ranges at most that they are settled.
+const MOST_RANGES: usize = 65_536;
+/// About the memory of a queue, without its runs.
+const COST: usize = 512;
+
 /// See the module. Its messages have numbers from 1 on, without holes.
 #[derive(Debug)]
 pub struct Spooled {
@@ -65,7 +70,7 @@ impl Spooled {
         records.add_message(queued_message.expires, &queued_message.field);
     }
 
-    /// Settles the messages that are gone.
+    /// Settles the messages that are gone. If none is left, the store has to drop the queue.
     pub fn settle(&mut self, gone: &Gone, records: &mut Batch) {
         let mut settled = RangeSet::new(usize::MAX);
         for (first, last) in [(0, gone.below.saturating_sub(1))].iter().chain(&gone.ranges) {
@@ -85,10 +90,23 @@ impl Spooled {
         let count: u64 = ranges.iter().map(|(first, last)| last - first + 1).sum();
         self.bytes -= (self.bytes as u128 * u128::from(count) / u128::from(self.live)) as usize;
         self.live -= count;
-        records.add_settled(self.queue, ranges);
+        if self.live > 0 {
+            ranges.chunks(MOST_RANGES).for_each(|some| records.add_settled(self.queue, some.iter().copied()));
+        }
     }
 
     // Read
+
+    /// The number of the first message that is not settled.
+    pub fn head(&self) -> u64 {
+        self.settled.lowest().filter(|(first, _)| *first == 1).map_or(1, |(_, last)| last + 1)
+    }
+
+    /// The number of the last message that is not settled.
+    pub fn last_live(&self) -> u64 {
+        let newest = self.settled.descending().next().filter(|(_, last)| *last == self.last());
+        newest.map_or(self.last(), |(first, _)| first - 1)
+    }
 
     /// The number of its newest message.
     pub fn last(&self) -> u64 {
@@ -105,8 +123,14 @@ impl Spooled {
         self.live
     }
 
+    /// What the live messages would cost in memory.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The memory that it takes, with what the store keeps for it.
+    pub fn cost(&self) -> usize {
+        COST + (self.runs.len() + self.settled.descending().count()) * size_of::<(u64, u64)>()
     }
 
     /// All messages up to this number were given to a link, or do not expire for another reason.
@@ -127,5 +151,103 @@ impl Spooled {
         let (at_source, here) = self.runs[at];
         let next = self.runs.get(at + 1).map_or(self.newest.1 + 1, |(_, here)| *here);
         (here - 1).saturating_add(number - at_source).min(next - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+    use crate::engine::sessions::message::publish_of;
+    use crate::store::record::{Kind, MessageBody, SettledBody, split};
+    use crate::wire::{PublishOut, put_publish_field};
+
+    fn queued_message(number: u64) -> QueuedMessage {
+        let mut field = Vec::new();
+        put_publish_field(&mut field, &PublishOut { topic: "a", qos: 1, ..PublishOut::default() });
+        let publish = publish_of(&field).expect("it was just written");
+        QueuedMessage { number, expires: 9, ..QueuedMessage::new(&publish, field.clone().into()) }
+    }
+
+    /// What the store has, by the number there: the numbers of `own` that are in it.
+    fn apply(records: &mut Batch, own: &mut BTreeMap<u64, u64>, number: u64) {
+        let bytes = records.take();
+        let mut rest = &bytes[..];
+        while let Some((kind, body, behind)) = split(rest) {
+            rest = behind;
+            match kind {
+                Kind::Message => {
+                    let target = MessageBody::parse(body).unwrap().targets().next().unwrap();
+                    assert_eq!(target.session, 5);
+                    own.insert(target.number, number);
+                }
+                Kind::Settled => {
+                    let settled = SettledBody::parse(body).unwrap();
+                    for (first, last) in settled.ranges() {
+                        (first..=last).for_each(|number| assert!(own.remove(&number).is_some(), "{number}"));
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_store_has_what_is_not_gone() {
+        for seed in 0..200 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let (mut spooled, mut records, mut own) = (Spooled::new(5), Batch::default(), BTreeMap::new());
+            let (mut next, mut launched) = (rng.random_range(1..1_000), 0);
+            for _ in 0..40 {
+                for _ in 0..rng.random_range(0..30) {
+                    next += if rng.random_bool(0.7) { 1 } else { rng.random_range(1..50) };
+                    spooled.add(&queued_message(next), &mut records);
+                    apply(&mut records, &mut own, next);
+                }
+                let mut gone = Gone { queue: 1, below: rng.random_range(0..=next), ..Gone::default() };
+                gone.below = gone.below.saturating_sub(400);
+                gone.launched = rng.random_range(0..=next + 1);
+                launched = gone.launched.max(launched);
+                for _ in 0..rng.random_range(0..5) {
+                    let first = rng.random_range(0..next + 10);
+                    gone.ranges.push((first, first.saturating_add(rng.random_range(0..30))));
+                }
+                let (before, live) = (own.clone(), spooled.live());
+                spooled.settle(&gone, &mut records);
+                apply(&mut records, &mut own, 0);
+                let is_gone = |number: &u64| {
+                    *number < gone.below || gone.ranges.iter().any(|run| (run.0..=run.1).contains(number))
+                };
+                let left: Vec<u64> = before.values().copied().filter(|number| !is_gone(number)).collect();
+                if left.is_empty() {
+                    assert_eq!((spooled.live(), own.len() as u64), (0, live), "the queue is dropped");
+                    break;
+                }
+                assert!(own.values().copied().eq(left), "seed {seed}");
+                assert_eq!(spooled.live(), own.len() as u64);
+                let ends = [own.first_key_value(), own.last_key_value()].map(|entry| *entry.unwrap().0);
+                assert_eq!([spooled.head(), spooled.last_live()], ends, "seed {seed}");
+                for (number, at_source) in &own {
+                    let is_launched = *number <= spooled.launched();
+                    assert_eq!(is_launched, *at_source < launched, "seed {seed}: {number}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_numbers_are_taken() {
+        let (mut spooled, mut records) = (Spooled::new(5), Batch::default());
+        spooled.add(&queued_message(3), &mut records);
+        spooled.add(&queued_message(u64::MAX), &mut records);
+        let ranges = vec![(u64::MAX, u64::MAX), (u64::MAX, 0), (0, 0)];
+        spooled.settle(&Gone { queue: 1, below: 0, ranges, launched: u64::MAX }, &mut records);
+        assert_eq!((spooled.live(), spooled.launched()), (2, 1));
+        spooled.settle(&Gone { queue: 1, below: u64::MAX, ..Gone::default() }, &mut records);
+        assert_eq!((spooled.live(), spooled.head()), (1, 2));
     }
 }

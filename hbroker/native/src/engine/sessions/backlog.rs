@@ -107,7 +107,7 @@ impl Backlog {
     /// if there was no backlog.
     fn append_queue(before: Option<Self>, spooled: &Spooled, base: u64, number: u64) -> Self {
         let backlog = before.unwrap_or(Self {
-            next: base + 1,
+            next: base + spooled.head(),
             number,
             messages: 0,
             bytes: 0,
@@ -119,7 +119,7 @@ impl Backlog {
         Self {
             messages: backlog.messages + spooled.live(),
             bytes: backlog.bytes + spooled.bytes(),
-            newest: base + spooled.last(),
+            newest: base + spooled.last_live(),
             overflow: spooled.overflow(),
             ..backlog
         }
@@ -170,6 +170,7 @@ impl Backlog {
         // Some may have been dropped since the request.
         for stored in answer.messages.into_iter().filter(|stored| stored.number >= first) {
             let (number, stored_number) = (self.number, stored.number);
+            self.uncounted = self.uncounted.saturating_sub(1);
             loaded.extra += u64::from(self.messages == 0);
             match storing::restored(stored) {
                 Some(queued_message) => {
@@ -189,13 +190,13 @@ impl Backlog {
         self.next = self.next.max(next.min(last + 1));
         loaded.lost = self.messages.saturating_sub(last + 1 - self.next);
         (0..loaded.lost).for_each(|_| self.take(0));
+        self.uncounted = self.uncounted.min(self.messages);
         loaded
     }
 
     fn take(&mut self, bytes: usize) {
         self.number += 1;
         self.messages = self.messages.saturating_sub(1);
-        self.uncounted = self.uncounted.saturating_sub(1);
         self.bytes = if self.messages == 0 { 0 } else { self.bytes.saturating_sub(bytes) };
     }
 

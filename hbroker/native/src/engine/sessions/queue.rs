@@ -87,7 +87,7 @@ impl SessionQueue {
     }
 
     /// The same, of the messages that count in its bounds.
-    fn counted_size(&self) -> Bounds {
+    pub fn counted_size(&self) -> Bounds {
         let backlog = self.backlog.as_ref().map_or(Bounds::default(), |backlog| backlog.counted_size());
         Bounds { messages: self.queued_messages.len() + backlog.messages, bytes: self.bytes + backlog.bytes }
     }

@@ -428,7 +428,7 @@ impl Session {
     /// How much its queue may have beyond its bounds: it keeps what it got while it counted as connected,
     /// unless its client asked for smaller bounds.
     pub fn beyond(&self) -> Bounds {
-        if self.is_bounded { Bounds::default() } else { self.queue.size() }
+        if self.is_bounded { Bounds::default() } else { self.queue.counted_size() }
     }
 
     /// What is queued, and whether it counts as connected.

@@ -19,7 +19,7 @@ use crate::store::merge::{Fields, Identity};
 use crate::store::record::{AppendedBody, Batch, Target};
 use crate::store::{Messages, Stored};
 use crate::tables::match_set::Overflow;
-use crate::wire::{MeantFor, PublishView};
+use crate::wire::{MeantFor, PublishId};
 
 /// The targets of a message are divided into several records if they have more bytes than this.
 const MOST_TARGET_BYTES: usize = 64 << 10;
@@ -190,8 +190,8 @@ impl Storing {
 pub const FIELDS: Fields = Fields { identity: identity_of, topic: topic_of, share: share_of };
 
 fn identity_of(field: &[u8]) -> Option<Identity> {
-    let PublishView { publisher, sequence, published_at_us, fragment, .. } = publish_of(field)?;
-    let first = sequence.saturating_sub(fragment.map_or(0, |fragment| fragment.index.into()));
+    let PublishId { publisher, sequence, published_at_us, fragment } = PublishId::of(field).ok()?;
+    let first = sequence.saturating_sub(fragment.map_or(0, u64::from));
     Some(Identity { publisher, sequence, first, published_at: published_at_us })
 }
 

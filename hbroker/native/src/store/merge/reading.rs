@@ -14,7 +14,7 @@ use crate::store::index::Index;
 use crate::store::merge::order::Order;
 use crate::store::merge::{Fields, Identity};
 use crate::store::record::{self, AppendedBody, Kind, MessageBody, SettledBody, Target};
-use crate::store::segment::{Damage, read_segment};
+use crate::store::segment::{self, Damage, read_intact_segment, read_segment};
 
 /// About the memory that a target takes in [`Known::later`], and what else is kept for its message.
 const TARGET: usize = 64;
@@ -196,9 +196,13 @@ impl Known {
         target: &Target<'_>,
         position: u64,
     ) -> Status {
+        let now = store.after_appending(target);
+        // The record that says so may be gone.
+        let was_settled =
+            || now.session != target.session && self.delivered.has_number(now.session, now.number, u64::MAX);
         if store.queues.is_live(target, position) {
             Status::Waiting
-        } else if self.delivered.has(target, position) {
+        } else if self.delivered.has(target, position) || was_settled() {
             Status::Settled
         } else {
             Status::Gone
@@ -288,7 +292,7 @@ fn chunk_of<D: Disk, I: Index>(
     (base, bytes): (u64, Vec<u8>),
 ) -> Chunk {
     let (mut heads, mut statuses, begin) = (Vec::new(), Vec::new(), bytes.as_ptr() as usize);
-    read_segment(&bytes, base, |position, kind, body| {
+    let each = |position, kind, body: &[u8]| {
         if let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) {
             let targets = statuses.len();
             statuses.extend(message.targets().map(|target| known.status(store, &target, position)));
@@ -300,6 +304,11 @@ fn chunk_of<D: Disk, I: Index>(
                 count: (statuses.len() - targets) as u32,
             });
         }
-    });
+    };
+    if known.damage.iter().any(|damage| segment::base_of(&damage.file) == Some(base)) {
+        read_segment(&bytes, base, each);
+    } else {
+        read_intact_segment(&bytes, base, each);
+    }
     Chunk { bytes, heads, statuses }
 }

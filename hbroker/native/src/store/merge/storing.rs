@@ -9,7 +9,7 @@ use crate::store::record::Batch;
 use crate::store::{Failure, Store};
 
 /// So many batches may wait for the thread.
-const WAITING: usize = 2;
+const WAITING: usize = 8;
 
 /// Where batches of records go.
 pub struct Batches(SyncSender<Vec<u8>>);
