@@ -219,6 +219,11 @@ impl Backlog {
         Bounds { messages: counted as usize, bytes: bytes as usize }
     }
 
+    /// So many messages come with a subtree.
+    fn leave_uncounted(&mut self, is_ready: bool, count: u64) {
+        self.uncounted += if is_ready { count } else { 0 };
+    }
+
     /// All messages count in the bounds of the queue.
     pub fn count_all(&mut self) {
         self.uncounted = 0;
@@ -357,7 +362,7 @@ impl Session {
         self.session_counters.accepted += spooled.live();
         let before = self.queue.backlog_mut().take().map(|backlog| *backlog);
         let mut backlog = Backlog::append_queue(before, spooled, base, number);
-        backlog.uncounted += if self.is_ready() { spooled.live() } else { 0 };
+        backlog.leave_uncounted(self.is_ready(), spooled.live());
         *self.queue.backlog_mut() = Some(Box::new(backlog));
     }
 
@@ -368,7 +373,10 @@ impl Session {
         storing: &mut Storing,
         pending: &mut PendingSettlement,
     ) {
-        self.session_counters.accepted += list.queued_messages.len() as u64;
+        let count = list.queued_messages.len() as u64;
+        self.session_counters.accepted += count;
+        let is_ready = self.is_ready();
+        self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.leave_uncounted(is_ready, count));
         for queued_message in list.queued_messages {
             if queued_message.stored > 0 {
                 self.forget_moved(1);
