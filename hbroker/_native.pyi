@@ -437,8 +437,9 @@ class _Core:
         True: little is left, or more than twice of what there was is copied; stop serving now. If `less` has
         changed, all copies are void, and copying begins again.
         """
-    def has_backlog(self) -> bool:
-        """Whether only the store has some of a session's queue. During an export it is read until nobody has any."""
+    def is_unread(self, export: int) -> bool:
+        """Whether messages that move are still being read from the store. The answer is about those that sessions have
+        at the first call: from then on no message of the subtree may be accepted."""
     def stop_export(self, export: int) -> int:
         """Cancels the export: the subtree stays. Returns the number under which earlier records are still
         held; 0: there are none."""

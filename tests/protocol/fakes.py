@@ -60,7 +60,7 @@ class FakeCore:
         self.open_messages = 0
         self.handing_on = False
         """Messages are on their way between the workers."""
-        self.reads_backlog = False
+        self.reads_store = False
         """Messages that wait are still being read from the store."""
         self.preferred: set[int] = set()
 
@@ -233,8 +233,8 @@ class FakeCore:
         copying = self.exports[export]
         return self._uncopied(copying), True
 
-    def has_backlog(self) -> bool:
-        return self.reads_backlog
+    def is_unread(self, export: int) -> bool:
+        return self.reads_store
 
     def stop_export(self, export: int) -> int:
         before = self.exports.pop(export).before

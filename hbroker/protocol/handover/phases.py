@@ -341,9 +341,11 @@ class HandoverSource:
         if not self._core.has_passed(self._barrier):
             return False  # §5.4: messages on their way between workers may be acknowledged already.
         waited = now - self._stopped_at
-        if not self._is_saved() or self._core.has_backlog():
+        if not self._is_saved():
             return False
         if waited < MOVING_WAIT and self._moving_children.moving_below(self._subtree):
+            return False
+        if self._core.is_unread(self._export):
             return False
         return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._excluded)
 

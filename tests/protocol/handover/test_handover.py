@@ -272,7 +272,7 @@ def test_the_source_commits_after_the_drain_wait_even_if_messages_are_not_distri
     assert DRAIN_WAIT <= handover.now - began < 2 * DRAIN_WAIT
 
 
-@pytest.mark.parametrize("reason", ["handing_on", "reads_backlog"])
+@pytest.mark.parametrize("reason", ["handing_on", "reads_store"])
 def test_the_source_waits_without_a_limit_for_messages_between_its_workers_and_in_its_store(
     reason: str,
 ) -> None:

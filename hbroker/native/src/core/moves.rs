@@ -107,19 +107,28 @@ impl Core {
         copying.copied += step.bytes;
         let copies = step.copies.len() as u64;
         add_step(&mut out, step);
-        let mut is_near = copying.copied > copying.most && !self.has_backlog();
+        let is_behind = copying.copied > 2 * copying.most;
+        let mut is_near = is_behind || copying.copied > copying.most && !self.has_backlog();
         if is_round_over {
             copying.worker = (copying.worker + 1) % self.workers();
             if copying.worker == 0 {
-                is_near |= std::mem::take(&mut copying.round) < LITTLE && !self.has_backlog();
+                is_near |= std::mem::take(&mut copying.round) < LITTLE;
             }
         }
         moves.copied += copies;
         (out.into_all(), is_near)
     }
 
+    /// Whether messages that move are still being read from the store. The answer is about those that sessions have at
+    /// the first call: from then on no message of the region may be accepted.
+    pub fn is_unread(&self, id: u64) -> bool {
+        let mut is_unread = false;
+        self.each(|engine, _| is_unread |= engine.is_unread(id));
+        is_unread
+    }
+
     /// Whether a session has a backlog that was not read, and so cannot be taken out.
-    pub fn has_backlog(&self) -> bool {
+    fn has_backlog(&self) -> bool {
         let mut has_backlog = false;
         self.each(|engine, _| has_backlog |= engine.has_backlog());
         has_backlog
@@ -142,7 +151,8 @@ impl Core {
 
     /// Finishes an export. It takes the region's queues and seen message ids out of the workers, refuses open
     /// messages, and holds the records from now on. Returns the difference to the copies, as serialised
-    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and no session may have a backlog.
+    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and then [`Self::is_unread`]
+    /// must be false.
     pub fn finish_export(&self, id: u64, less: &[String]) -> Vec<Vec<u8>> {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Copying(mut copying)) = moves.all.remove(&id) else {

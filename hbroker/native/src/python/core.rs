@@ -279,8 +279,8 @@ impl Core {
         (transfers_out(py, &transfers), is_near)
     }
 
-    fn has_backlog(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.core.has_backlog())
+    fn is_unread(&self, py: Python<'_>, export: u64) -> bool {
+        py.detach(|| self.core.is_unread(export))
     }
 
     fn stop_export(&self, py: Python<'_>, export: u64) -> u64 {

@@ -21,6 +21,8 @@ const FIELD: [u8; 110] = [7; 110];
 const INTERVAL: u64 = 5_000_000;
 /// After so many messages one session comes back.
 const RETURN: u64 = 2_000;
+/// So much is given to the store at once.
+const BATCH: usize = 1 << 20;
 /// How much is read at once.
 const READ: usize = 128 << 10;
 
@@ -76,11 +78,8 @@ fn a_store_is_at_most_three_times_what_waits() {
             );
             come_back(&mut store, &mut batch, &mut rng, back, &mut away[back as usize]);
         }
-        if batch.bytes().len() >= 1 << 20 {
-            store.apply(batch.bytes());
-            batch.clear();
-            store.commit().unwrap();
-            while store.maintain().unwrap() {}
+        if batch.bytes().len() >= BATCH {
+            flush(&mut store, &mut batch);
         }
         if count % INTERVAL == 0 {
             let live: u64 = store.states().map(|state| state.live).sum();
@@ -101,6 +100,13 @@ fn a_store_is_at_most_three_times_what_waits() {
     assert!(worst <= 3.0, "{worst:.2}");
 }
 
+fn flush(store: &mut Store<Folder, LsmIndex>, batch: &mut Batch) {
+    store.apply(batch.bytes());
+    batch.clear();
+    store.commit().unwrap();
+    while store.maintain().unwrap() {}
+}
+
 /// A session reads its queue, and has received it, or a part of it.
 fn come_back(
     store: &mut Store<Folder, LsmIndex>,
@@ -109,8 +115,7 @@ fn come_back(
     session: u64,
     away: &mut Away,
 ) {
-    store.apply(batch.bytes());
-    batch.clear();
+    flush(store, batch);
     let last = if rng.random_bool(0.8) { away.last } else { (away.settled + away.last) / 2 };
     let mut from = away.settled + 1;
     while from <= last {

@@ -22,6 +22,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::publish_of;
+use crate::engine::sessions::session::Session;
 use crate::engine::sessions::stored_before::{StoredBefore, StoredCopy};
 use crate::engine::transport::outbound::Outbound;
 use crate::engine::{Engine, Side};
@@ -47,8 +48,22 @@ pub struct Exporting {
     pub id: u64,
     /// The session slot at which the next step begins.
     position: usize,
+    /// The session at that slot has a backlog, which is read up to this number first.
+    reads: Option<(SessionKey, u64)>,
+    /// The same for all sessions, once the subtree is not served any more.
+    unread: Option<Vec<(SessionKey, u64)>>,
     /// The queues of sessions that have ended, and of which messages had been copied.
     pub ended: Vec<u64>,
+}
+
+impl Exporting {
+    /// Up to which number a session's backlog is read before its messages are copied. More may come behind that.
+    fn mark(&mut self, session: &Session) -> u64 {
+        match self.reads {
+            Some((key, last)) if key == session.key() => last,
+            _ => self.reads.insert((session.key(), session.last_stored())).1,
+        }
+    }
 }
 
 impl Engine {
@@ -75,7 +90,7 @@ impl Engine {
 
     /// Begins to copy the messages of a region from the sessions, which keep them meanwhile.
     pub fn begin_export(&mut self, id: u64) {
-        self.out.exports.push(Exporting { id, position: 0, ended: Vec::new() });
+        self.out.exports.push(Exporting { id, position: 0, reads: None, unread: None, ended: Vec::new() });
     }
 
     /// Takes the next step of copying; the result also contains the copies that are void. True: all sessions
@@ -96,8 +111,11 @@ impl Engine {
                     return (step, true);
                 }
                 Some(_) if exporting.position >= end => return (step, false),
-                Some(Some(session)) if session.has_backlog() => break session.key(),
+                Some(Some(session)) if session.is_unread_up_to(exporting.mark(session)) => {
+                    break session.key();
+                }
                 Some(session) => {
+                    exporting.reads = None;
                     if session.is_some_and(|session| !session.copy(id, region, &mut step)) {
                         return (step, false);
                     }
@@ -107,6 +125,22 @@ impl Engine {
         };
         self.out.refill(unread);
         (step, false)
+    }
+
+    /// As [`Core::is_unread`](crate::core::Core::is_unread).
+    pub fn is_unread(&mut self, id: u64) -> bool {
+        let Outbound { exports, sessions, .. } = &mut self.out;
+        let Some(exporting) = exports.iter_mut().find(|exporting| exporting.id == id) else {
+            return false;
+        };
+        let unread = exporting.unread.get_or_insert_with(|| {
+            let with_backlog = sessions.iter().filter(|session| session.has_backlog());
+            with_backlog.map(|session| (session.key(), session.last_stored())).collect()
+        });
+        unread.retain(|(key, last)| sessions.get(*key).is_some_and(|session| session.is_unread_up_to(*last)));
+        let unread: Vec<SessionKey> = unread.iter().map(|(key, _)| *key).collect();
+        unread.iter().for_each(|key| self.out.refill(*key));
+        !unread.is_empty()
     }
 
     /// Begins again, because the region has changed. The copies so far are void.

@@ -259,6 +259,11 @@ impl SessionQueue {
 }
 
 impl Session {
+    /// Whether only the store has one of its messages up to this number in the stored queue.
+    pub fn is_unread_up_to(&self, last: u64) -> bool {
+        self.queue.backlog().is_some_and(|backlog| backlog.next <= last)
+    }
+
     /// Ends the backlog if the store has nothing more of it, and owes no answer.
     pub fn end_backlog_if_empty(&mut self) {
         let last = self.last_stored();

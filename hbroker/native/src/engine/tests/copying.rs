@@ -113,6 +113,9 @@ impl Copy {
         while !has_passed(network, self.old, 1) {
             network.run(MILLISECOND);
         }
+        while network.hosts[self.old].engines.iter_mut().any(|engine| engine.is_unread(EXPORT)) {
+            network.run(MILLISECOND);
+        }
         let (now, region) = (network.now, Region::from(self.region));
         let engines = &mut network.hosts[self.old].engines;
         engines.iter_mut().for_each(|engine| engine.refuse_open(now, region));
@@ -406,6 +409,33 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
 
 fn stored(network: &Network, node: usize) -> u64 {
     network.hosts[node].store.as_ref().unwrap().store.states().map(|state| state.live).sum()
+}
+
+/// And what comes meanwhile for another subtree, and is stored behind it, holds nothing up.
+#[test]
+fn what_was_not_read_from_the_store_when_the_subtree_stopped_moves_too() {
+    let (mut network, old) = Network::with_node(4, 1);
+    let new = network.add_node("elsewhere", 1);
+    network.add_store(old);
+    let client = network.add_client();
+    subscribe_persistently(&mut network, client, old, "#");
+    network.run(10 * MILLISECOND);
+    leave(&mut network, client, old);
+    let publishers = [network.add_client(), network.add_client()];
+    for _ in 0..200 {
+        network.publish(publishers[0], &message("b/topic", &[0; 1_000], 1));
+        network.run(MILLISECOND);
+    }
+    let has_backlog = |network: &Network| network.hosts[old].engines[0].has_backlog();
+    assert!(has_backlog(&network));
+    let mut copy = Copy::begin(&mut network, old, "b");
+    network.cut(old, "b", new);
+    network.publish_times(publishers[1], 300, &message("c", &[0; 1_000], 1));
+    let gave = copy.finish(&mut network);
+    let all: usize = gave.iter().map(Moving::len).sum();
+    assert_eq!((all, copy.difference), (200, 200), "nothing was copied before");
+    network.run(SECOND);
+    assert_eq!(status(&network, old, client).queued, 300);
 }
 
 /// The new owner loses power, before and after it took over.
