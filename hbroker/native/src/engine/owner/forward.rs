@@ -94,7 +94,7 @@ impl Forwarder {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, untidy_since, window, distribution, shared_groups, .. } = self;
+        let Self { worker, routes, retained, untidy_since, window, distribution, shared_groups, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
@@ -154,9 +154,12 @@ impl Forwarder {
             reliable.inspect(|&origin| out.acknowledge(origin, 1, Success::Unmatched));
             return Ok(());
         }
+        let sessions = plain.clone().map(|subscriber| subscriber.session);
+        let sessions = sessions.chain(chosen.iter().map(|target| target.session));
+        let is_early = publish.ack_queued && !is_stored && !out.waits_for_the_disk(*worker, sessions);
         let targets = plain.by_ref().map(Target::from).chain(chosen.drain(..));
         let ticket = reliable
-            .filter(|_| !publish.ack_queued || out.storing.is_some())
+            .filter(|_| !is_early)
             .filter(|_| !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, 1, (publish.qos == 2).then_some(id), publish.topic));
         let source = origin.map(|origin| origin.link);

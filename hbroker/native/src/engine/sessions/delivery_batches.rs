@@ -102,7 +102,8 @@ impl Forwarder {
             && !route.gathering
             && !out.is_full()
             && !out.store_is_full()
-            && (out.storing.is_none() || !first.ack_queued)
+            && !(first.ack_queued
+                && out.waits_for_the_disk(worker, route.subscribers.iter().map(|one| one.session)))
             && out.full.among(route.subscribers.iter().copied()).next().is_none()
             && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
         if !is_taken {

@@ -75,6 +75,33 @@ fn a_publisher_has_its_puback_once_the_message_is_stored() {
 }
 
 #[test]
+fn what_is_acknowledged_once_it_is_queued_waits_for_the_disk_only_if_it_has_to_be_stored() {
+    for qos in [1, 2] {
+        let (mut network, node) = Network::with_node(2, 1);
+        network.add_store(node);
+        let publisher = network.add_client();
+        let publish = |network: &mut Network| {
+            network.publish_times(
+                publisher,
+                20,
+                &PublishOut { ack_queued: true, ..message("a/b", b"x", qos) },
+            );
+            network.run(100 * MILLISECOND);
+            acknowledged(network, publisher).len()
+        };
+        let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
+        let disk = network.hosts[node].store.as_ref().unwrap().disk.clone();
+        disk.set_space(Some(0));
+        assert_eq!(publish(&mut network), 20);
+        go_offline(&mut network, node, subscriber);
+        assert_eq!(publish(&mut network), 20, "they are not on the disk");
+        disk.set_space(None);
+        network.run(2 * SECOND);
+        assert_eq!(acknowledged(&network, publisher).len(), 40);
+    }
+}
+
+#[test]
 fn what_was_acknowledged_survives_a_loss_of_power() {
     for seed in 0..12 {
         for qos in [1, 2] {
