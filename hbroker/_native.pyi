@@ -432,14 +432,15 @@ class _Core:
         """
     def copy_export(self, export: int, less: Sequence[str]) -> tuple[list[bytes], bool]:
         """Copies the next step, of bounded size: serialised Transfers with `queued` and `gone`, each for one
-        packet. Messages that publishers wait for are left out.
+        packet. Messages that publishers wait for are left out. None and not True: the store is reading the next ones.
 
         True: little is left, or more than twice of what there was is copied; stop serving now. If `less` has
         changed, all copies are void, and copying begins again.
         """
-    def is_unread(self, export: int) -> bool:
-        """Whether messages that move are still being read from the store. The answer is about those that sessions have
-        at the first call: from then on no message of the subtree may be accepted."""
+    def is_uncopied(self, export: int) -> bool:
+        """Whether messages that move, and that only the store has, are still to be copied: `copy_export` continues with
+        them. The answer is about those that sessions have at the first call: from then on no message of the subtree may
+        be accepted."""
     def stop_export(self, export: int) -> int:
         """Cancels the export: the subtree stays. Returns the number under which earlier records are still
         held; 0: there are none."""

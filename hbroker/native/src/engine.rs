@@ -264,7 +264,10 @@ impl Engine {
         if let Some(storing) = &mut self.out.storing {
             storing.return_tickets(&mut self.out.pending.tickets);
             for (request, messages) in storing.take_answers(self.worker) {
-                self.out.load(now, request.key, request.from, messages);
+                match request.export {
+                    0 => self.out.load(now, request.key, request.from, messages),
+                    export => self.out.take_read(export, request.key, request.from, messages),
+                }
             }
             self.settle_pending(now);
         }

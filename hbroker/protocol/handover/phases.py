@@ -323,7 +323,7 @@ class HandoverSource:
 
     def _copied_messages(self) -> Iterator[pb.Transfer | None]:
         """The messages that wait for sessions, until few are left; the rest goes with COMMIT. None: the core
-        reads some of them from its store first."""
+        is reading the next ones from its store."""
         is_near = False
         while not is_near:
             transfers, is_near = self._core.copy_export(self._export, self._excluded)
@@ -345,7 +345,9 @@ class HandoverSource:
             return False
         if waited < MOVING_WAIT and self._moving_children.moving_below(self._subtree):
             return False
-        if self._core.is_unread(self._export):
+        if self._core.is_uncopied(self._export):
+            transfers, _ = self._core.copy_export(self._export, self._excluded)
+            self._sender.add(map(pb.Transfer.FromString, transfers))
             return False
         return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._excluded)
 

@@ -15,6 +15,8 @@ use super::Core;
 use crate::config::Config;
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
+use crate::engine::handover::transfer::HELD_STEP;
+use crate::engine::sessions::session::copying::Progress;
 use crate::topic::Region;
 use crate::wire::Transfers;
 
@@ -48,13 +50,22 @@ enum Move {
     HeldQueues(HeldQueues),
 }
 
+/// Which of the messages that were held before come next: the index of their queue, their number in the stored queue
+/// (`u64::MAX`: those are copied), and their position in the list.
+#[derive(Default)]
+struct HeldPlace {
+    queue: usize,
+    stored: u64,
+    position: usize,
+}
+
 /// An export that is being copied.
 struct Copying {
     subtree: Box<str>,
     less: Vec<String>,
     /// What was held before and moves along, which is copied first, and the position of the next step in it.
     before: HeldQueues,
-    at: (usize, usize),
+    at: HeldPlace,
     worker: u8,
     /// Bytes copied in this round, in all, and at most.
     round: usize,
@@ -79,7 +90,7 @@ impl Core {
             subtree: region.subtree.into(),
             less: region.less.to_vec(),
             before,
-            at: (0, 0),
+            at: HeldPlace::default(),
             worker: 0,
             round: 0,
             copied: 0,
@@ -98,7 +109,7 @@ impl Core {
         };
         self.fit_region(id, copying, less);
         let mut out = Transfers::default();
-        if copying.copy_held(&mut out) {
+        if self.copy_held(id, copying, &mut out) != Progress::Over {
             return (out.into_all(), false);
         }
         let region = Region { subtree: &copying.subtree, less: &copying.less };
@@ -107,8 +118,7 @@ impl Core {
         copying.copied += step.bytes;
         let copies = step.copies.len() as u64;
         add_step(&mut out, step);
-        let is_behind = copying.copied > 2 * copying.most;
-        let mut is_near = is_behind || copying.copied > copying.most && !self.has_backlog();
+        let mut is_near = copying.copied > copying.most;
         if is_round_over {
             copying.worker = (copying.worker + 1) % self.workers();
             if copying.worker == 0 {
@@ -119,19 +129,42 @@ impl Core {
         (out.into_all(), is_near)
     }
 
-    /// Whether messages that move are still being read from the store. The answer is about those that sessions have at
-    /// the first call: from then on no message of the region may be accepted.
-    pub fn is_unread(&self, id: u64) -> bool {
-        let mut is_unread = false;
-        self.each(|engine, _| is_unread |= engine.is_unread(id));
-        is_unread
+    /// Whether messages that move, and that only the store has, are still to be copied: [`Self::copy_export`] continues
+    /// with them. The answer is about those that sessions have at the first call: from then on no message of the region
+    /// may be accepted.
+    pub fn is_uncopied(&self, id: u64) -> bool {
+        let mut moves = self.shared.moves.lock();
+        let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {
+            return false;
+        };
+        let uncopied =
+            (0..self.workers()).find(|&worker| self.on(worker, |engine, _| engine.is_uncopied(id)));
+        uncopied.inspect(|&worker| copying.worker = worker).is_some()
+            || copying.at.queue < copying.before.queues.len()
     }
 
-    /// Whether a session has a backlog that was not read, and so cannot be taken out.
-    fn has_backlog(&self) -> bool {
-        let mut has_backlog = false;
-        self.each(|engine, _| has_backlog |= engine.has_backlog());
-        has_backlog
+    /// Copies a step of what was held before.
+    fn copy_held(&self, id: u64, copying: &mut Copying, out: &mut Transfers) -> Progress {
+        let Copying { before, at, .. } = copying;
+        let Some(moving) = before.queues.get(at.queue) else {
+            return Progress::Over;
+        };
+        if let Some(stored) = moving.stored().filter(|_| at.stored < u64::MAX) {
+            let copy = self.on(stored.key.worker(), |engine, _| engine.copy_held(id, stored, at.stored));
+            let Some((queued_messages, next)) = copy else {
+                return Progress::Reads;
+            };
+            moving.send(queued_messages.iter(), out);
+            at.stored = if stored.numbers.highest().is_none_or(|last| next > last) { u64::MAX } else { next };
+            return Progress::Full;
+        }
+        let mut count = 0;
+        moving.send(moving.left_from(at.position).take(HELD_STEP).inspect(|_| count += 1), out);
+        match count < HELD_STEP {
+            true => *at = HeldPlace { queue: at.queue + 1, ..HeldPlace::default() },
+            false => at.position += count,
+        }
+        Progress::Full
     }
 
     /// Cancels an export: nothing moves. Returns the number under which earlier records are still held; 0:
@@ -151,7 +184,7 @@ impl Core {
 
     /// Finishes an export. It takes the region's queues and seen message ids out of the workers, refuses open
     /// messages, and holds the records from now on. Returns the difference to the copies, as serialised
-    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and then [`Self::is_unread`]
+    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and then [`Self::is_uncopied`]
     /// must be false.
     pub fn finish_export(&self, id: u64, less: &[String]) -> Vec<Vec<u8>> {
         let mut moves = self.shared.moves.lock();
@@ -173,7 +206,7 @@ impl Core {
             seen.extend(engine.export_seen(now));
             choices.extend(engine.export_choices());
         });
-        while copying.copy_held(&mut out) {}
+        while self.copy_held(id, &mut copying, &mut out) == Progress::Full {}
         for moving in &queues {
             moves.rest += moving.uncopied().count() as u64;
             moving.send(moving.uncopied(), &mut out);
@@ -246,10 +279,9 @@ impl Core {
             held.drop_spooled();
             held.submit(mailbox);
         }
-        for (key, numbers) in held.queues.iter().filter_map(Moving::stored) {
-            self.on(key.worker(), |engine, now| engine.forget_moved(now, key, numbers));
+        for stored in held.queues.into_iter().filter_map(Moving::into_stored) {
+            self.on(stored.key.worker(), |engine, _| engine.forget_moved(&stored));
         }
-        drop(held); // The lock is not held meanwhile: it may be much.
     }
 
     /// The counters of all moves.
@@ -303,23 +335,6 @@ impl Moves {
         }
     }
 }
-
-impl Copying {
-    /// Copies a step of what was held before; false: all of it is copied.
-    fn copy_held(&mut self, out: &mut Transfers) -> bool {
-        let (queue, place) = self.at;
-        let Some(moving) = self.before.queues.get(queue) else {
-            return false;
-        };
-        let mut count = 0;
-        moving.send(moving.left_from(place).take(HELD_STEP).inspect(|_| count += 1), out);
-        self.at = if count < HELD_STEP { (queue + 1, 0) } else { (queue, place + count) };
-        true
-    }
-}
-
-/// How many messages that were held before are copied in one step.
-const HELD_STEP: usize = 64;
 
 fn add_step(out: &mut Transfers, step: Step) {
     step.gone.iter().for_each(|gone| out.add_gone(gone));

@@ -108,7 +108,7 @@ impl Queue {
             start,
             next: 1,
             head: 1,
-            settled: RangeSet::new(usize::MAX),
+            settled: RangeSet::default(),
             parts: smallvec![Part { id, queue: None, first: 1, base: 0, cleared: 0 }],
             newest: Block::default(),
             spans: VecDeque::new(),
@@ -168,8 +168,8 @@ impl Queue {
         if other.head > 1 {
             self.settled.insert_range(base + 1, base + other.head - 1);
         }
-        let settled: SmallVec<[(u64, u64); 8]> = other.settled.descending().collect();
-        settled.iter().rev().for_each(|(first, last)| self.settled.insert_range(base + first, base + last));
+        let settled = other.settled.ascending();
+        settled.for_each(|(first, last)| self.settled.insert_range(base + first, base + last));
         self.spans.extend(other.spans.iter().map(|span| Span { first: base + span.first, ..*span }));
         self.parts.extend(other.parts.iter().map(|part| Part {
             queue: Some(part.queue.unwrap_or(name)),

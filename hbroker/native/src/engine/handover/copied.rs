@@ -5,6 +5,9 @@
 //! they were examined: the later ones are the difference. If a copied message is acknowledged, expires or is
 //! dropped afterwards, its number is noted until it is sent to the target. Messages with a ticket are not
 //! copied, because their publishers will send them to the target again.
+//!
+//! Messages that only the store has are copied from there, and are not taken into the session's memory for that
+//! (`stored_copies`).
 
 use crate::engine::sessions::message::QueuedMessage;
 use crate::link::receive::ranges::RangeSet;
@@ -27,6 +30,13 @@ pub struct Copied {
     has_some: bool,
     /// Some of the examined messages belong to other subtrees.
     has_others: bool,
+    /// The copied messages that are not gone.
+    valid: RangeSet,
+    /// The cost of keeping all that were copied in memory, and their number.
+    cost: usize,
+    count: u64,
+    /// The session's messages are being read from the store. Since then these were gone, which may be among them.
+    gone_unread: Option<RangeSet>,
     /// All remaining messages below this number were given to the session's link; and the number that was
     /// reported.
     launched: u64,
@@ -67,9 +77,13 @@ impl Copied {
         Self {
             export,
             next: 1,
-            gone: RangeSet::new(usize::MAX),
+            gone: RangeSet::default(),
             has_some: false,
             has_others: false,
+            valid: RangeSet::default(),
+            cost: 0,
+            count: 0,
+            gone_unread: None,
             launched: 0,
             reported: 0,
             is_void: false,
@@ -94,16 +108,43 @@ impl Copied {
     // Change
 
     /// A message was examined, and copied if it is of the subtree.
-    pub fn pass(&mut self, number: u64, is_its: bool) {
-        self.next = number + 1;
+    pub fn pass(&mut self, queued_message: &QueuedMessage, is_its: bool) {
+        self.next = queued_message.number + 1;
         self.has_some |= is_its;
         self.has_others |= !is_its;
+        if is_its {
+            self.valid.insert(queued_message.number);
+            self.cost += queued_message.cost();
+            self.count += 1;
+        }
+    }
+
+    /// All messages below this number were examined.
+    pub fn pass_to(&mut self, next: u64) {
+        self.next = self.next.max(next);
+    }
+
+    /// Messages of the session are read from the store from now on.
+    pub fn begin_to_read(&mut self) {
+        self.gone_unread = Some(RangeSet::default());
+    }
+
+    /// Nothing that was read is of use any more.
+    pub fn end_reading(&mut self) {
+        self.gone_unread = None;
     }
 
     /// The session does not have these messages any more.
     pub fn gone(&mut self, first: u64, last: u64) {
         if self.has_some && first < self.next {
-            self.gone.insert_range(first, last.min(self.next - 1));
+            let last = last.min(self.next - 1);
+            self.gone.insert_range(first, last);
+            self.valid.remove_range(first, last);
+        }
+        if let Some(unread) = &mut self.gone_unread
+            && last >= self.next
+        {
+            unread.insert_range(first.max(self.next), last);
         }
     }
 
@@ -134,6 +175,20 @@ impl Copied {
     }
 
     // Read
+
+    /// Whether a message that was read from the store is gone since.
+    pub fn is_gone_unread(&self, number: u64) -> bool {
+        self.gone_unread.as_ref().is_some_and(|unread| unread.contains(number))
+    }
+
+    /// The copied messages from this number on that are not gone, and about what they would cost in memory.
+    pub fn valid_from(&self, first: u64) -> (impl Iterator<Item = (u64, u64)> + Clone + '_, usize) {
+        let ranges = self.valid.ascending().filter(move |(_, last)| *last >= first);
+        let ranges = ranges.map(move |(from, last)| (from.max(first), last));
+        let count: u64 = ranges.clone().map(|(first, last)| last - first + 1).sum();
+        let cost = self.cost as u128 * u128::from(count) / u128::from(self.count.max(1));
+        (ranges, cost as usize)
+    }
 
     pub fn is_of(&self, export: u64) -> bool {
         self.export == export

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::engine::handover::spooled::Spooled;
+use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::owner::shared_groups::MOST_CHOICES;
 use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::sessions::queue::MessageList;
@@ -199,7 +200,9 @@ pub struct Moving {
     pub session: u64,
     /// The session here from which its messages were taken; the store keeps those that it has for it.
     taken_from: Option<SessionKey>,
-    /// The messages before those in the list.
+    /// Messages before those in the list, which were copied, and are in the session's stored queue still.
+    stored: Option<StoredPart>,
+    /// At the target: the messages before those in the list.
     spooled: Option<Spooled>,
     /// Ascending by number. A message without a field is a hole: it is gone.
     list: MessageList,
@@ -215,9 +218,12 @@ impl Moving {
         Self { queue, session, ..Self::default() }
     }
 
-    /// The messages of a session, of which the first `copied` were copied before.
-    pub fn of_session(key: SessionKey, session: u64, list: MessageList, copied: usize) -> Self {
-        Self { list, copied, taken_from: Some(key), ..Self::new(key.0, session) }
+    /// The messages of a session: those that are in its stored queue, and the later ones, of which the first `copied`
+    /// were copied before.
+    pub fn of_session(session: u64, stored: StoredPart, list: MessageList, copied: usize) -> Self {
+        let key = stored.key;
+        let stored = Some(stored).filter(|stored| !stored.numbers.is_empty());
+        Self { list, copied, taken_from: Some(key), stored, ..Self::new(key.0, session) }
     }
 
     // Change
@@ -296,11 +302,17 @@ impl Moving {
         self.launched = self.launched.max(gone.launched);
     }
 
-    /// The session here that still has messages in the store, and their numbers there.
-    pub fn stored(&self) -> Option<(SessionKey, Vec<u64>)> {
-        let stored = self.list.queued_messages.iter().map(|queued_message| queued_message.stored);
-        let numbers: Vec<u64> = stored.filter(|number| *number > 0).collect();
-        self.taken_from.filter(|_| !numbers.is_empty()).map(|key| (key, numbers))
+    /// Takes out what is in the stored queue of the session from which it was taken.
+    pub fn take_stored(&mut self) -> Option<StoredPart> {
+        self.stored.take()
+    }
+
+    /// All messages that are in the stored queue of the session from which they were taken.
+    pub fn into_stored(mut self) -> Option<StoredPart> {
+        let key = self.taken_from?;
+        let mut stored = self.stored.take().unwrap_or_else(|| StoredPart::new(key));
+        self.list.take_stored(&mut stored);
+        Some(stored).filter(|stored| !stored.numbers.is_empty())
     }
 
     /// The remaining messages for a session. If they were not taken from it, they are not stored for it.
@@ -321,7 +333,13 @@ impl Moving {
 
     pub fn len(&self) -> usize {
         let spooled = self.spooled.as_ref().map_or(0, Spooled::live);
-        self.list.queued_messages.len() - self.holes + spooled as usize
+        let stored = self.stored.as_ref().map_or(0, |stored| stored.numbers.count());
+        self.list.queued_messages.len() - self.holes + (spooled + stored) as usize
+    }
+
+    /// Messages before those in the list, which are in the stored queue of the session from which they were taken.
+    pub fn stored(&self) -> Option<&StoredPart> {
+        self.stored.as_ref()
     }
 
     /// The memory that they take.
@@ -370,7 +388,7 @@ impl QueuedMessage {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
@@ -379,7 +397,7 @@ mod tests {
 
     use crate::wire::{PublishOut, put_publish_field};
 
-    fn queued_message(number: u64) -> QueuedMessage {
+    pub fn queued_message(number: u64) -> QueuedMessage {
         let mut field = Vec::new();
         put_publish_field(&mut field, &PublishOut { topic: "a", qos: 1, ..PublishOut::default() });
         let publish = publish_of(&field).expect("it was just written");

@@ -41,7 +41,7 @@ impl Spooled {
             queue,
             runs: Vec::new(),
             newest: (0, 0),
-            settled: RangeSet::new(usize::MAX),
+            settled: RangeSet::default(),
             live: 0,
             bytes: 0,
             launched: 0,
@@ -72,7 +72,7 @@ impl Spooled {
 
     /// Settles the messages that are gone. If none is left, the store has to drop the queue.
     pub fn settle(&mut self, gone: &Gone, records: &mut Batch) {
-        let mut settled = RangeSet::new(usize::MAX);
+        let mut settled = RangeSet::default();
         for (first, last) in [(0, gone.below.saturating_sub(1))].iter().chain(&gone.ranges) {
             let (first, last) = (self.below(*first) + 1, self.below(last.saturating_add(1)));
             if first <= last {
@@ -85,12 +85,11 @@ impl Spooled {
         if settled.is_empty() {
             return;
         }
-        let mut ranges: Vec<(u64, u64)> = settled.descending().collect();
-        ranges.reverse();
-        let count: u64 = ranges.iter().map(|(first, last)| last - first + 1).sum();
+        let count = settled.count();
         self.bytes -= (self.bytes as u128 * u128::from(count) / u128::from(self.live)) as usize;
         self.live -= count;
         if self.live > 0 {
+            let ranges: Vec<(u64, u64)> = settled.ascending().collect();
             ranges.chunks(MOST_RANGES).for_each(|some| records.add_settled(self.queue, some.iter().copied()));
         }
     }
@@ -130,7 +129,7 @@ impl Spooled {
 
     /// The memory that it takes, with what the store keeps for it.
     pub fn cost(&self) -> usize {
-        COST + (self.runs.len() + self.settled.descending().count()) * size_of::<(u64, u64)>()
+        COST + (self.runs.len() + self.settled.runs()) * size_of::<(u64, u64)>()
     }
 
     /// All messages up to this number were given to a link, or do not expire for another reason.
@@ -162,15 +161,11 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::engine::sessions::message::publish_of;
+    use crate::engine::handover::held_queues::tests::queued_message as unlimited;
     use crate::store::record::{Kind, MessageBody, SettledBody, split};
-    use crate::wire::{PublishOut, put_publish_field};
 
     fn queued_message(number: u64) -> QueuedMessage {
-        let mut field = Vec::new();
-        put_publish_field(&mut field, &PublishOut { topic: "a", qos: 1, ..PublishOut::default() });
-        let publish = publish_of(&field).expect("it was just written");
-        QueuedMessage { number, expires: 9, ..QueuedMessage::new(&publish, field.clone().into()) }
+        QueuedMessage { expires: 9, ..unlimited(number) }
     }
 
     /// What the store has, by the number there: the numbers of `own` that are in it.

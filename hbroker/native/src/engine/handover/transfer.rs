@@ -18,11 +18,13 @@
 use crate::Micros;
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::held_queues::Moving;
+use crate::engine::handover::stored_copies::{Read, StoreReader, StoredPart, StoredQueue};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
-use crate::engine::sessions::message::publish_of;
+use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::sessions::session::Session;
+use crate::engine::sessions::session::copying::Progress;
 use crate::engine::sessions::stored_before::{StoredBefore, StoredCopy};
 use crate::engine::transport::outbound::Outbound;
 use crate::engine::{Engine, Side};
@@ -42,26 +44,39 @@ const SEEN_FOR: Micros = 300_000_000;
 const RECORD_WORDS: usize = 64;
 /// How many slots of sessions one step of copying looks at.
 const STEP_POSITIONS: usize = 4_096;
+/// How many messages that were held before are copied in one step.
+pub const HELD_STEP: usize = 64;
 
 /// A subtree whose messages in this worker are being copied.
 pub struct Exporting {
     pub id: u64,
     /// The session slot at which the next step begins.
     position: usize,
-    /// The session at that slot has a backlog, which is read up to this number first.
-    reads: Option<(SessionKey, u64)>,
-    /// The same for all sessions, once the subtree is not served any more.
-    unread: Option<Vec<(SessionKey, u64)>>,
+    /// The stored queue of the session at that slot is copied up to this number.
+    last: Option<(SessionKey, u64)>,
+    pub reader: StoreReader,
+    /// Once the subtree is not served any more: stored queues that have to be copied, up to these numbers.
+    uncopied: Option<Vec<(SessionKey, u64)>>,
     /// The queues of sessions that have ended, and of which messages had been copied.
     pub ended: Vec<u64>,
 }
 
 impl Exporting {
-    /// Up to which number a session's backlog is read before its messages are copied. More may come behind that.
-    fn mark(&mut self, session: &Session) -> u64 {
-        match self.reads {
+    /// Whether the subtree is not served any more, and about to be taken out.
+    pub fn is_ending(&self) -> bool {
+        self.uncopied.is_some()
+    }
+
+    /// Messages of a session went to its backlog.
+    pub fn copy_up_to(&mut self, key: SessionKey, last: u64) {
+        self.uncopied.iter_mut().for_each(|uncopied| uncopied.push((key, last)));
+    }
+
+    /// Up to which number a session's stored queue is copied in this round. More may come behind that.
+    fn last_of(&mut self, session: &Session) -> u64 {
+        match self.last {
             Some((key, last)) if key == session.key() => last,
-            _ => self.reads.insert((session.key(), session.last_stored())).1,
+            _ => self.last.insert((session.key(), session.last_stored())).1,
         }
     }
 }
@@ -90,63 +105,108 @@ impl Engine {
 
     /// Begins to copy the messages of a region from the sessions, which keep them meanwhile.
     pub fn begin_export(&mut self, id: u64) {
-        self.out.exports.push(Exporting { id, position: 0, reads: None, unread: None, ended: Vec::new() });
+        let reader = StoreReader::default();
+        self.out.exports.push(Exporting {
+            id,
+            position: 0,
+            last: None,
+            reader,
+            uncopied: None,
+            ended: Vec::new(),
+        });
     }
 
     /// Takes the next step of copying; the result also contains the copies that are void. True: all sessions
-    /// have been looked at, and the next step begins with the first again. A session with a backlog has to read
-    /// it first.
+    /// have been looked at, and the next step begins with the first again.
     pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
         let mut step = Step::default();
-        let Outbound { exports, sessions, .. } = &mut self.out;
+        let Outbound { exports, sessions, storing, .. } = &mut self.out;
         let Some(exporting) = exports.iter_mut().find(|exporting| exporting.id == id) else {
             return (step, true);
         };
         step.gone.extend(exporting.ended.drain(..).map(Gone::all));
         let end = exporting.position + STEP_POSITIONS;
-        let unread = loop {
+        loop {
             match sessions.at_position(exporting.position) {
                 None => {
                     exporting.position = 0;
                     return (step, true);
                 }
                 Some(_) if exporting.position >= end => return (step, false),
-                Some(Some(session)) if session.is_unread_up_to(exporting.mark(session)) => {
-                    break session.key();
-                }
-                Some(session) => {
-                    exporting.reads = None;
-                    if session.is_some_and(|session| !session.copy(id, region, &mut step)) {
+                Some(None) => {}
+                Some(Some(session)) => {
+                    let (key, last, reader) =
+                        (session.key(), exporting.last_of(session), &mut exporting.reader);
+                    let storing = storing.as_deref_mut();
+                    let mut stored_queue =
+                        StoredQueue { export: id, key, session: session.id, last, reader, storing };
+                    if session.copy(region, &mut step, &mut stored_queue) != Progress::Over {
                         return (step, false);
                     }
-                    exporting.position += 1;
                 }
             }
-        };
-        self.out.refill(unread);
-        (step, false)
+            exporting.last = None;
+            exporting.position += 1;
+        }
     }
 
-    /// As [`Core::is_unread`](crate::core::Core::is_unread).
-    pub fn is_unread(&mut self, id: u64) -> bool {
+    /// The next of these messages, which were taken out of a session, from the number `from` in its stored queue on; and
+    /// from which number on there may be more. `None`: the store is reading them.
+    pub fn copy_held(
+        &mut self,
+        id: u64,
+        stored: &StoredPart,
+        from: u64,
+    ) -> Option<(Vec<QueuedMessage>, u64)> {
+        let Outbound { exports, sessions, storing, .. } = &mut self.out;
+        let exporting = exports.iter_mut().find(|exporting| exporting.id == id);
+        let last = stored.numbers.highest().unwrap_or_default();
+        let (Some(exporting), Some(session), true) = (exporting, sessions.get(stored.key), from <= last)
+        else {
+            return Some((Vec::new(), u64::MAX)); // The session has ended, and its messages with it.
+        };
+        let (key, reader, storing) = (stored.key, &mut exporting.reader, storing.as_deref_mut());
+        let mut stored_queue = StoredQueue { export: id, key, session: session.id, last, reader, storing };
+        let Read::Part(queued_messages, next) = stored_queue.read(from) else {
+            return None;
+        };
+        let count = queued_messages.len().min(HELD_STEP);
+        let some: Vec<QueuedMessage> = queued_messages.drain(..count).collect();
+        let next = queued_messages.front().map_or(next, |first| first.stored);
+        let some = some.into_iter().filter(|queued_message| stored.numbers.contains(queued_message.stored));
+        let some = some.map(|queued_message| {
+            let is_launched = session.was_launched(queued_message.stored);
+            let number = session.number_of_stored(queued_message.stored);
+            let expires = if is_launched { Micros::MAX } else { queued_message.expires };
+            QueuedMessage { number, expires, ..queued_message }
+        });
+        Some((some.collect(), next))
+    }
+
+    /// As [`Core::is_uncopied`](crate::core::Core::is_uncopied).
+    pub fn is_uncopied(&mut self, id: u64) -> bool {
         let Outbound { exports, sessions, .. } = &mut self.out;
         let Some(exporting) = exports.iter_mut().find(|exporting| exporting.id == id) else {
             return false;
         };
-        let unread = exporting.unread.get_or_insert_with(|| {
+        let uncopied = exporting.uncopied.get_or_insert_with(|| {
             let with_backlog = sessions.iter().filter(|session| session.has_backlog());
             with_backlog.map(|session| (session.key(), session.last_stored())).collect()
         });
-        unread.retain(|(key, last)| sessions.get(*key).is_some_and(|session| session.is_unread_up_to(*last)));
-        let unread: Vec<SessionKey> = unread.iter().map(|(key, _)| *key).collect();
-        unread.iter().for_each(|key| self.out.refill(*key));
-        !unread.is_empty()
+        let is_left = |(key, last): &(SessionKey, u64)| {
+            sessions.get(*key).is_some_and(|session| session.is_uncopied_up_to(id, *last))
+        };
+        uncopied.retain(is_left);
+        // The next step continues with it.
+        uncopied.first().inspect(|(key, _)| exporting.position = key.slot()).is_some()
     }
 
     /// Begins again, because the region has changed. The copies so far are void.
     pub fn copy_anew(&mut self, id: u64) {
-        let exporting = self.out.exports.iter_mut().filter(|exporting| exporting.id == id);
-        exporting.for_each(|exporting| exporting.position = 0);
+        for exporting in self.out.exports.iter_mut().filter(|exporting| exporting.id == id) {
+            (exporting.position, exporting.last) = (0, None);
+            exporting.reader.forget();
+        }
         self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
     }
 
@@ -154,7 +214,6 @@ impl Engine {
     pub fn stop_export(&mut self, id: u64) {
         self.out.exports.retain(|exporting| exporting.id != id);
         self.out.sessions.iter_mut().for_each(|session| session.stop_copying(id));
-        self.out.spill_all();
     }
 
     /// Takes those messages of a region out of this worker's sessions that no publisher would send again.
@@ -177,7 +236,6 @@ impl Engine {
             moving.push(queued_message);
             moving
         }));
-        self.out.spill_all();
         self.settle_pending(now);
         (all, gone)
     }
@@ -188,10 +246,11 @@ impl Engine {
         let mut refused = 0;
         for mut moving in all {
             let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            let spooled = moving.take_spooled();
-            match session
-                .and_then(|key| self.out.take_in(now, key, spooled.as_ref(), moving.into_list_for(key)))
-            {
+            let (spooled, stored) = (moving.take_spooled(), moving.take_stored());
+            match session.and_then(|key| {
+                let in_store = (spooled.as_ref(), stored.filter(|stored| stored.key == key));
+                self.out.take_in(now, key, in_store, moving.into_list_for(key))
+            }) {
                 Some(dropped) => refused += dropped as usize,
                 None => {
                     self.out.counters.drop_many(Drop::InvalidRecord, count);
@@ -244,13 +303,11 @@ impl Engine {
     }
 
     /// Messages that were taken from a session have moved: the store need not keep them any more.
-    pub fn forget_moved(&mut self, now: Micros, key: SessionKey, numbers: Vec<u64>) {
-        if let Some(session) = self.out.sessions.get_mut(key) {
-            let id = session.id;
-            session.forget_moved(numbers.len() as u64);
-            self.out.pending.moved.extend(numbers.into_iter().map(|number| (id, number)));
-            self.out.spill(key, usize::MAX);
-            self.settle_pending(now);
+    pub fn forget_moved(&mut self, stored: &StoredPart) {
+        let Outbound { sessions, storing, .. } = &mut self.out;
+        if let (Some(session), Some(storing)) = (sessions.get_mut(stored.key), storing.as_deref_mut()) {
+            stored.numbers.ascending().for_each(|(first, last)| session.forget_moved(first, last));
+            storing.moved(session.id, &stored.numbers);
         }
     }
 

@@ -6,22 +6,29 @@
 //! the session has a link, it reads the backlog in parts, as the subscriber takes the messages. The store
 //! answers later, at the end of a turn.
 //!
-//! Two kinds of sessions keep their whole queues in memory: members of shared groups, because their messages
-//! go to other members when they end, and all sessions while a subtree is being moved.
+//! Of a subtree that stops being served, and moves, messages are copied from where they are; so none goes to the
+//! backlog meanwhile. Members of shared groups keep their whole queues in memory, because their messages go to other members when they end.
+//!
+//! If the messages of a subtree come back that did not move after all (`take_back`), the backlog may begin before
+//! messages that are on the link. It is read when these are acknowledged.
 
 use crate::Micros;
 use crate::engine::handover::spooled::Spooled;
+use crate::engine::handover::stored_copies::StoredPart;
+use crate::engine::handover::transfer::Exporting;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::queue::{Bounds, MessageList, SessionQueue};
-use crate::engine::sessions::session::Session;
+use crate::engine::sessions::session::{BusyState, Session};
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::{self, Storing};
 use crate::engine::transport::delivery_records::Ticket;
 use crate::engine::transport::outbound::Outbound;
+use crate::link::receive::ranges::RangeSet;
 use crate::link_id::SessionKey;
-use crate::store::Messages;
+use crate::store::mailbox::ReadRequest;
 use crate::store::queue::QueueState;
+use crate::store::{Messages, Stored};
 use crate::tables::match_set::Overflow;
 
 /// The most bytes in memory of a queue that can have a backlog, with the cost of keeping the messages: of a
@@ -42,8 +49,6 @@ pub struct Backlog {
     /// The number of its first message in the stored queue. All later ones in the stored queue are in the
     /// backlog.
     next: u64,
-    /// The number that the first message gets in the order of the session's messages.
-    number: u64,
     messages: u64,
     /// The bytes of these messages, with the cost of keeping them in memory. After messages were dropped
     /// unread, an estimate.
@@ -54,9 +59,18 @@ pub struct Backlog {
     /// The number of its last message in the stored queue, and that message's overflow policy.
     newest: u64,
     overflow: Overflow,
+    /// Messages on the link that are newer than the first one of the backlog.
+    passed_over: RangeSet,
     /// The store was asked for the messages from the first number on, and has not answered. The last message
     /// that was stored at that time has the second number.
     requested: Option<(u64, u64)>,
+}
+
+/// What a session knows of its stored queue, as in its `BusyState`.
+struct Known<'a> {
+    base: u64,
+    moving: &'a RangeSet,
+    launched: &'a RangeSet,
 }
 
 /// What came of an answer of the store.
@@ -76,46 +90,35 @@ impl Backlog {
 
     /// The backlog of one message.
     fn of(only: &QueuedMessage) -> Self {
-        Self {
-            next: only.stored,
-            number: only.number,
-            messages: 1,
-            bytes: only.cost(),
-            uncounted: 0,
-            newest: only.stored,
-            overflow: only.overflow,
-            requested: None,
-        }
+        Self { messages: 1, bytes: only.cost(), ..Self::empty(only.stored, only.stored, only.overflow) }
     }
 
-    /// What an earlier run has stored. `number`: that of its first message.
-    fn restored(state: QueueState, number: u64) -> Self {
-        let overhead = state.live as usize * size_of::<QueuedMessage>();
+    fn empty(next: u64, newest: u64, overflow: Overflow) -> Self {
         Self {
-            next: state.head,
-            number,
-            messages: state.live,
-            bytes: state.bytes as usize + overhead,
-            uncounted: 0,
-            newest: state.next - 1,
-            overflow: Overflow::default(),
-            requested: None,
-        }
-    }
-
-    /// A queue was appended to the stored queue, with `base` added to its numbers. `number`: as in [`Self::restored`],
-    /// if there was no backlog.
-    fn append_queue(before: Option<Self>, spooled: &Spooled, base: u64, number: u64) -> Self {
-        let backlog = before.unwrap_or(Self {
-            next: base + spooled.head(),
-            number,
+            next,
             messages: 0,
             bytes: 0,
             uncounted: 0,
-            newest: 0,
-            overflow: spooled.overflow(),
+            newest,
+            overflow,
+            passed_over: RangeSet::default(),
             requested: None,
-        });
+        }
+    }
+
+    /// What an earlier run has stored.
+    fn restored(state: QueueState) -> Self {
+        let overhead = state.live as usize * size_of::<QueuedMessage>();
+        Self {
+            messages: state.live,
+            bytes: state.bytes as usize + overhead,
+            ..Self::empty(state.head, state.next - 1, Overflow::default())
+        }
+    }
+
+    /// A queue was appended to the stored queue, with `base` added to its numbers.
+    fn append_queue(before: Option<Self>, spooled: &Spooled, base: u64) -> Self {
+        let backlog = before.unwrap_or_else(|| Self::empty(base + spooled.head(), 0, spooled.overflow()));
         Self {
             messages: backlog.messages + spooled.live(),
             bytes: backlog.bytes + spooled.bytes(),
@@ -132,11 +135,37 @@ impl Backlog {
         self.bytes += queued_message.cost();
     }
 
-    /// Takes in a message from memory that is older than all of it.
-    fn prepend(&mut self, queued_message: &QueuedMessage) {
-        (self.next, self.number) = (queued_message.stored, queued_message.number);
+    /// Takes in a message from memory.
+    fn take_in(&mut self, queued_message: &QueuedMessage) {
+        self.next = self.next.min(queued_message.stored);
         self.messages += 1;
         self.bytes += queued_message.cost();
+    }
+
+    /// Messages come back that did not move.
+    fn take_back(&mut self, stored: &StoredPart) {
+        let first = stored.numbers.lowest().map_or(self.next, |(first, _)| first);
+        self.next = self.next.min(first);
+        self.newest = self.newest.max(stored.numbers.highest().unwrap_or_default());
+        self.messages += stored.numbers.count();
+        self.bytes += stored.cost;
+    }
+
+    /// So many messages were taken out, because they move.
+    fn leave(&mut self, count: u64, cost: usize) {
+        self.messages = self.messages.saturating_sub(count);
+        self.bytes = if self.messages == 0 { 0 } else { self.bytes.saturating_sub(cost) };
+        self.uncounted = self.uncounted.min(self.messages);
+    }
+
+    /// Leaves messages out at both ends that are not in the backlog: on the link, or taken out (`moving`).
+    fn trim(&mut self, moving: &RangeSet) {
+        while self.next != moving.next_missing(self.passed_over.next_missing(self.next)) {
+            self.next = moving.next_missing(self.passed_over.next_missing(self.next));
+        }
+        while self.newest != moving.previous_missing(self.passed_over.previous_missing(self.newest)) {
+            self.newest = moving.previous_missing(self.passed_over.previous_missing(self.newest));
+        }
     }
 
     /// Drops the first message without reading it. Returns its number in the stored queue.
@@ -150,16 +179,14 @@ impl Backlog {
     /// Drops the last message without reading it. Returns its number in the stored queue.
     fn drop_last(&mut self) -> u64 {
         let dropped = self.newest;
-        self.bytes -= self.bytes / self.messages.max(1) as usize;
-        self.messages = self.messages.saturating_sub(1);
+        self.take(self.bytes / self.messages.max(1) as usize);
         self.newest -= 1;
         dropped
     }
 
     /// Adds what the store answered to the request for the messages from `from` on. `last`: the number of the
-    /// last message that was stored for the session. `launched`: messages with these numbers were given to a
-    /// link, and do not expire any more.
-    fn load(&mut self, from: u64, answer: Messages, last: u64, launched: &[(u64, u64)]) -> Loaded {
+    /// last message that was stored for the session.
+    fn load(&mut self, from: u64, answer: Messages, last: u64, known: &Known<'_>) -> Loaded {
         let mut loaded = Loaded::default();
         let first = self.next;
         let requested = self.requested.take();
@@ -168,15 +195,22 @@ impl Backlog {
             return loaded; // Older messages have gone to the backlog since the request.
         };
         // Some may have been dropped since the request.
-        for stored in answer.messages.into_iter().filter(|stored| stored.number >= first) {
-            let (number, stored_number) = (self.number, stored.number);
+        let is_in = |stored: &Stored| {
+            stored.number >= first
+                && !known.moving.contains(stored.number)
+                && !self.passed_over.contains(stored.number)
+        };
+        let in_backlog: Vec<Stored> = answer.messages.into_iter().filter(is_in).collect();
+        for stored in in_backlog {
+            let stored_number = stored.number;
             self.uncounted = self.uncounted.saturating_sub(1);
             loaded.extra += u64::from(self.messages == 0);
             match storing::restored(stored) {
                 Some(queued_message) => {
                     self.take(queued_message.cost());
-                    let is_launched = launched.iter().any(|run| (run.0..=run.1).contains(&stored_number));
+                    let is_launched = known.launched.contains(stored_number);
                     let expires = if is_launched { Micros::MAX } else { queued_message.expires };
+                    let number = known.base + stored_number;
                     loaded.queued_messages.push(QueuedMessage { number, expires, ..queued_message });
                 }
                 None => {
@@ -188,6 +222,7 @@ impl Backlog {
         // At the end of the stored queue may be numbers that the store never got.
         let next = if answer.is_all { answer.next.max(last_then + 1) } else { answer.next };
         self.next = self.next.max(next.min(last + 1));
+        self.trim(known.moving);
         loaded.lost = self.messages.saturating_sub(last + 1 - self.next);
         (0..loaded.lost).for_each(|_| self.take(0));
         self.uncounted = self.uncounted.min(self.messages);
@@ -195,16 +230,20 @@ impl Backlog {
     }
 
     fn take(&mut self, bytes: usize) {
-        self.number += 1;
         self.messages = self.messages.saturating_sub(1);
         self.bytes = if self.messages == 0 { 0 } else { self.bytes.saturating_sub(bytes) };
     }
 
     // Read
 
-    /// The number of its first message in the order of the session's messages.
-    pub fn number(&self) -> u64 {
-        self.number
+    /// The number of its first message in the stored queue.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether a message behind its first one is on the link.
+    pub fn passes_over(&self, stored: u64) -> bool {
+        self.passed_over.contains(stored)
     }
 
     /// The number of messages, and their bytes with the cost of keeping them in memory.
@@ -237,14 +276,24 @@ impl SessionQueue {
             && let Some(newest) = self.newest()
             && newest.stored > 0
             && newest.ticket.is_none()
-            && self.backlog().is_none_or(|backlog| newest.stored < backlog.next)
         {
             let Some(newest) = self.pop_newest() else { return };
             match self.backlog_mut() {
-                Some(backlog) => backlog.prepend(&newest),
+                Some(backlog) => backlog.take_in(&newest),
                 none => *none = Some(Box::new(Backlog::of(&newest))),
             }
         }
+    }
+
+    /// The link has ended of messages that the backlog passes over: they are a part of it now.
+    pub fn restore_order(&mut self) {
+        while let Some(first) = self.backlog().filter(|backlog| !backlog.passed_over.is_empty())
+            && self.newest().is_some_and(|newest| newest.stored > first.next)
+            && let Some(newest) = self.pop_newest()
+        {
+            self.backlog_mut().iter_mut().for_each(|backlog| backlog.take_in(&newest));
+        }
+        self.backlog_mut().iter_mut().for_each(|backlog| backlog.passed_over = RangeSet::default());
     }
 
     /// Drops the oldest message of all. A message from memory is returned, of another the number in the stored
@@ -259,18 +308,81 @@ impl SessionQueue {
 }
 
 impl Session {
-    /// Whether only the store has one of its messages up to this number in the stored queue.
-    pub fn is_unread_up_to(&self, last: u64) -> bool {
-        self.queue.backlog().is_some_and(|backlog| backlog.next <= last)
-    }
-
     /// Ends the backlog if the store has nothing more of it, and owes no answer.
     pub fn end_backlog_if_empty(&mut self) {
+        self.trim_backlog();
         let last = self.last_stored();
         let is_over = |backlog: &mut Box<Backlog>| {
             backlog.messages == 0 && backlog.next > last && backlog.requested.is_none()
         };
         self.queue.backlog_mut().take_if(is_over);
+    }
+
+    fn trim_backlog(&mut self) {
+        let Self { queue, busy, .. } = self;
+        if let (Some(backlog), Some(busy)) = (queue.backlog_mut(), busy) {
+            backlog.trim(&busy.moving);
+        }
+    }
+
+    /// So many messages of its backlog were taken out, because they move.
+    pub(super) fn leave_backlog(&mut self, count: u64, cost: usize) {
+        self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.leave(count, cost));
+        self.end_backlog_if_empty();
+    }
+
+    /// Takes messages back that were to move, and are in its stored queue still. They are older than all that it gets
+    /// from now on; those in memory that are newer become a part of the backlog, too.
+    pub fn take_back(&mut self, now: Micros, stored: StoredPart, storing: &mut Storing) {
+        let Some((first, _)) = stored.numbers.lowest() else { return };
+        if self.is_idle() {
+            self.begin(now);
+        }
+        self.store_all(storing);
+        let (is_ready, count) = (self.is_ready(), stored.numbers.count());
+        let Self { queue, in_flight, busy, session_counters, .. } = self;
+        let busy = busy.get_or_insert_default();
+        for (first, last) in stored.numbers.ascending() {
+            busy.moving.remove_range(first, last);
+        }
+        session_counters.accepted += count;
+        while queue.newest().is_some_and(|newest| newest.stored > first)
+            && let Some(newest) = queue.pop_newest()
+        {
+            let backlog = queue
+                .backlog_mut()
+                .get_or_insert_with(|| Box::new(Backlog::empty(u64::MAX, 0, newest.overflow)));
+            backlog.take_in(&newest);
+            backlog.newest = backlog.newest.max(newest.stored);
+        }
+        let backlog = queue
+            .backlog_mut()
+            .get_or_insert_with(|| Box::new(Backlog::empty(first, 0, Overflow::default())));
+        backlog.take_back(&stored);
+        backlog.leave_uncounted(is_ready, count);
+        for (sent, open) in in_flight.iter() {
+            for (position, count) in open.runs() {
+                let (from, last) = (
+                    sent.queued_message.stored_at(position),
+                    sent.queued_message.stored_at(position + count - 1),
+                );
+                if last > first {
+                    backlog.passed_over.insert_range(from, last);
+                }
+            }
+        }
+        self.trim_backlog();
+    }
+
+    /// Whether its backlog may be read: it has to be behind all that is on the link.
+    fn may_read(&mut self) -> bool {
+        let is_on_link = self.in_flight.len() > 0;
+        self.queue.backlog_mut().as_mut().is_some_and(|backlog| {
+            if !is_on_link {
+                backlog.passed_over = RangeSet::default();
+            }
+            backlog.passed_over.is_empty()
+        })
     }
 
     /// Drops messages of a queue with a backlog that is too large, as the policy of its newest message says.
@@ -282,10 +394,9 @@ impl Session {
         counters: &mut Counters,
     ) -> bool {
         let keeps = self.is_ready() && !self.is_bounded;
-        while !keeps
-            && self.queue.is_over(limit)
-            && let Some(backlog) = self.queue.backlog_mut()
-        {
+        while !keeps && self.queue.is_over(limit) {
+            self.trim_backlog();
+            let Some(backlog) = self.queue.backlog_mut() else { break };
             match backlog.overflow {
                 Overflow::DropOldest if limit.messages > 0 => {
                     if !self.drop_oldest(pending) {
@@ -295,9 +406,8 @@ impl Session {
                 }
                 policy if backlog.messages > 0 && backlog.newest >= backlog.next => {
                     let dropped = backlog.drop_last();
-                    self.session_counters.drop(Drop::QueueFull, 1);
+                    self.drop_unread(dropped, pending);
                     counters.drop(Drop::QueueFull);
-                    pending.settled.push((self.id, dropped));
                     if policy == Overflow::EndSession {
                         return true;
                     }
@@ -334,15 +444,20 @@ impl Session {
 
     /// Drops the oldest message, because the queue is full. False: there is none.
     pub fn drop_oldest(&mut self, pending: &mut PendingSettlement) -> bool {
+        self.trim_backlog();
         match self.queue.drop_oldest() {
             Some(Ok(queued_message)) => self.drop(Drop::QueueFull, &queued_message, pending),
-            Some(Err(stored)) => {
-                self.session_counters.drop(Drop::QueueFull, 1);
-                pending.settled.push((self.id, stored));
-            }
+            Some(Err(stored)) => self.drop_unread(stored, pending),
             None => return false,
         }
         true
+    }
+
+    /// A message that only the store has is dropped, because the queue is full.
+    fn drop_unread(&mut self, stored: u64, pending: &mut PendingSettlement) {
+        self.session_counters.drop(Drop::QueueFull, 1);
+        self.forget(self.number_of_stored(stored));
+        pending.settled.push((self.id, stored));
     }
 
     /// Stores a message behind all others. `ticket`: it is returned when the message is stored.
@@ -352,7 +467,7 @@ impl Session {
         mut queued_message: QueuedMessage,
         ticket: Option<Ticket>,
     ) {
-        queued_message.stored = self.next_stored();
+        queued_message.stored = self.number_to_store(queued_message.number);
         storing.add(self.id, &queued_message, ticket);
         self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.append(&queued_message));
     }
@@ -363,10 +478,9 @@ impl Session {
             self.begin(now);
         }
         let base = self.append_stored(spooled, storing);
-        let number = self.session_counters.accepted + 1;
         self.session_counters.accepted += spooled.live();
         let before = self.queue.backlog_mut().take().map(|backlog| *backlog);
-        let mut backlog = Backlog::append_queue(before, spooled, base, number);
+        let mut backlog = Backlog::append_queue(before, spooled, base);
         backlog.leave_uncounted(self.is_ready(), spooled.live());
         *self.queue.backlog_mut() = Some(Box::new(backlog));
     }
@@ -382,13 +496,26 @@ impl Session {
         self.session_counters.accepted += count;
         let is_ready = self.is_ready();
         self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.leave_uncounted(is_ready, count));
-        for queued_message in list.queued_messages {
+        for mut queued_message in list.queued_messages {
             if queued_message.stored > 0 {
-                self.forget_moved(1);
+                self.forget_moved(queued_message.stored, queued_message.stored);
                 pending.forget_moved(self.id, &queued_message);
             }
+            self.newest += 1;
+            queued_message.number = self.newest;
             self.store_behind(storing, queued_message, None);
         }
+    }
+}
+
+impl Session {
+    /// As [`Outbound::load`]. `None`: it has no backlog.
+    fn load(&mut self, from: u64, answer: Messages) -> Option<Loaded> {
+        let last = self.last_stored();
+        let Self { queue, busy, .. } = self;
+        let BusyState { stored_base, moving, launched, .. } = &**busy.get_or_insert_default();
+        let known = Known { base: *stored_base, moving, launched };
+        Some(queue.backlog_mut().as_mut()?.load(from, answer, last, &known))
     }
 }
 
@@ -415,7 +542,7 @@ impl Outbound {
             if queued_message.overflow == Overflow::EndSession {
                 pending.overflowed.push(key);
             }
-            session.drop(Drop::QueueFull, &queued_message, pending);
+            session.refuse_newest(&queued_message);
             counters.drop(Drop::QueueFull);
         }
         session.end_backlog_if_empty();
@@ -429,10 +556,10 @@ impl Outbound {
 
     /// The newest messages of a session become its backlog, until few are in memory, if they are stored.
     pub fn spill(&mut self, key: SessionKey, most: usize) {
-        let can_spill = self.storing.is_some() && self.exports.is_empty();
+        let can_spill = self.storing.is_some() && !self.exports.iter().any(Exporting::is_ending);
         if let Some(session) = self.sessions.get_mut(key)
             && can_spill
-            && session.can_spill()
+            && !session.is_member
             && let most = most.min(if session.link.is_some() { MOST_BYTES_WITH_LINK } else { MOST_BYTES })
             && session.queue.bytes() > most
         {
@@ -443,18 +570,9 @@ impl Outbound {
         }
     }
 
-    /// No subtree is being moved any more: spills what was in memory only for that.
-    pub fn spill_all(&mut self) {
-        if self.storing.is_some() && self.exports.is_empty() {
-            let keys: Vec<SessionKey> =
-                self.sessions.iter().filter(|session| session.can_spill()).map(Session::key).collect();
-            keys.into_iter().for_each(|key| self.spill(key, MOST_BYTES));
-        }
-    }
-
     /// Asks the store for the first messages of a session's backlog, if they are needed now.
     pub fn refill(&mut self, key: SessionKey) {
-        let Self { sessions, storing, exports, .. } = self;
+        let Self { sessions, storing, .. } = self;
         let Some(storing) = storing.as_deref_mut() else {
             return;
         };
@@ -462,7 +580,7 @@ impl Outbound {
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        let needs_all = !exports.is_empty() || session.is_member;
+        let needs_all = session.is_member;
         // Little is read for each session if their queues together are large.
         let (few, most) = match has_room {
             _ if needs_all => (usize::MAX, READ_ALL_BYTES),
@@ -472,11 +590,12 @@ impl Outbound {
         let is_due = needs_all || session.link.is_some() && session.queue.bytes() < few;
         let (id, last) = (session.id, session.last_stored());
         if is_due
+            && session.may_read()
             && let Some(backlog) = session.queue.backlog_mut()
             && backlog.requested.is_none()
         {
             backlog.requested = Some((backlog.next, last));
-            storing.request(key, id, backlog.next, most);
+            storing.request(ReadRequest { key, session: id, from: backlog.next, bytes: most, export: 0 });
         }
     }
 
@@ -486,11 +605,10 @@ impl Outbound {
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        let (before, last, launched) = (session.waiting(), session.last_stored(), session.stored_launched());
-        let Some(backlog) = session.queue.backlog_mut() else {
+        let before = session.waiting();
+        let Some(loaded) = session.load(from, answer) else {
             return;
         };
-        let loaded = backlog.load(from, answer, last, &launched);
         session.end_backlog_if_empty();
         session.session_counters.accepted += loaded.extra;
         let damaged = loaded.lost + loaded.invalid.len() as u64;
@@ -505,13 +623,20 @@ impl Outbound {
         self.sessions.watch(now, key);
     }
 
+    /// The store's answer to a request of an export.
+    pub fn take_read(&mut self, export: u64, key: SessionKey, from: u64, answer: Messages) {
+        let exporting = self.exports.iter_mut().find(|exporting| exporting.id == export);
+        if let Some(exporting) = exporting {
+            exporting.reader.take_answer(key, from, answer);
+        }
+    }
+
     /// An earlier run has stored these messages for a session, whose queue is empty.
     pub fn restore(&mut self, now: Micros, key: SessionKey, state: QueueState) {
         if let Some(session) = self.sessions.get_mut(key) {
-            let number = session.session_counters.accepted + 1;
             session.session_counters.accepted += state.live;
             session.resume_stored(state.next - 1);
-            *session.queue.backlog_mut() = Some(Box::new(Backlog::restored(state, number)));
+            *session.queue.backlog_mut() = Some(Box::new(Backlog::restored(state)));
             session.end_backlog_if_empty();
         }
         self.sessions.watch(now, key);

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::Micros;
+use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::shrink::shrink;
@@ -296,6 +297,19 @@ impl MessageList {
         let queued_message = self.queued_messages.pop_front()?;
         self.bytes -= queued_message.cost();
         Some(queued_message)
+    }
+
+    /// Takes those out that are stored.
+    pub fn take_stored(&mut self, stored: &mut StoredPart) {
+        let is_stored = |queued_message: &QueuedMessage| queued_message.stored > 0;
+        let (taken, left): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.queued_messages).into_iter().partition(is_stored);
+        self.queued_messages = left;
+        self.bytes -= taken
+            .iter()
+            .inspect(|queued_message| stored.add(queued_message))
+            .map(QueuedMessage::cost)
+            .sum::<usize>();
     }
 
     /// Takes the messages from this number on out.

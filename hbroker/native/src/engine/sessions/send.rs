@@ -6,6 +6,7 @@
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::handover::spooled::Spooled;
+use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
@@ -87,7 +88,10 @@ impl Outbound {
         let mut holds_ticket = queued_message.ticket.is_some();
         let has_to_be_stored = !session.is_ready() || queued_message.was_stored;
         if let Some(storing) = storing.as_deref_mut().filter(|_| has_to_be_stored) {
-            queued_message.stored = session.next_stored();
+            if session.is_ready() {
+                session.store_others(storing); // The numbers in the stored queue are in the order of the queue.
+            }
+            queued_message.stored = session.number_to_store(queued_message.number);
             // A connected session that gets a message of another one keeps the ticket itself.
             storing.add(session.id, &queued_message, ticket.filter(|_| !holds_ticket));
             holds_ticket = ticket.is_some();
@@ -265,20 +269,20 @@ impl Outbound {
             if let Some(left) = session.leave(export, region, pending) {
                 let after = session.waiting();
                 sessions.recount(before, after);
-                counters.drop_many(Drop::Moved, left.taken as u64);
+                counters.drop_many(Drop::Moved, left.taken);
                 all.push(left);
             }
         }
         all
     }
 
-    /// Gives a session the messages that were queued for it at another owner: those that the store has already, and
-    /// the later ones. Returns how many had no room. `None`: there is no such session.
+    /// Gives a session the messages that were queued for it at another owner, or come back: those that the store has
+    /// already, and the later ones. Returns how many had no room. `None`: there is no such session.
     pub fn take_in(
         &mut self,
         now: Micros,
         key: SessionKey,
-        spooled: Option<&Spooled>,
+        (spooled, stored): (Option<&Spooled>, Option<StoredPart>),
         list: MessageList,
     ) -> Option<u64> {
         let dropped = self.dropped(key);
@@ -286,6 +290,11 @@ impl Outbound {
         let (before, beyond) = (session.waiting(), session.beyond());
         if let (Some(storing), Some(spooled)) = (self.storing.as_deref_mut(), spooled) {
             session.take_in_spooled(now, spooled, storing);
+        }
+        if let (Some(storing), Some(stored)) = (self.storing.as_deref_mut(), stored) {
+            session.take_back(now, stored, storing);
+            let last = session.last_stored();
+            self.exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, last));
         }
         match self.storing.as_deref_mut() {
             Some(storing) if session.has_backlog() => {

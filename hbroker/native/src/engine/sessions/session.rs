@@ -13,7 +13,7 @@
 //! ticket (§7.3): its messages are given to the store, if there is one, and the store holds the tickets until
 //! it has them. As long as a session counts as connected, only its oldest messages are stored, from before.
 
-mod copying;
+pub mod copying;
 mod stored_queue;
 
 use crate::Micros;
@@ -21,7 +21,6 @@ use crate::broken::Defect;
 use crate::engine::handover::copied::Copied;
 use crate::engine::handover::held_queues::Moving;
 use crate::engine::metrics::counters::Drop;
-use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::counters::SessionCounters;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::progress::{MARK_SPAN, ProgressMarks};
@@ -30,6 +29,7 @@ use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::transport::credit::Credit;
 use crate::engine::transport::delivery_records::{DeliveryRecords, Tickets};
+use crate::link::receive::ranges::RangeSet;
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::Share;
@@ -79,13 +79,15 @@ pub struct Session {
     is_stalled: bool,
     credit: Credit,
     /// The messages of the deliveries on its link.
-    in_flight: DeliveryRecords<QueuedBatch>,
+    pub(super) in_flight: DeliveryRecords<QueuedBatch>,
+    /// The number of the newest message of `QoS` 1 or 2 that it accepted.
+    pub(super) newest: u64,
     /// How many tickets its queued messages and those in flight hold.
     tickets: usize,
     /// When the session stopped being idle; or its last acknowledgement since, until the owner looks.
     waits_since: Micros,
     /// `None`: it is idle, none of its messages move, and it has no stored queue.
-    busy: Option<Box<BusyState>>,
+    pub(super) busy: Option<Box<BusyState>>,
     /// Messages of `QoS` 0 queued on the link. Those that the link still has are not delivered yet.
     copies: u64,
     /// The fitness that was last reported to the other workers.
@@ -94,7 +96,7 @@ pub struct Session {
 
 /// The state of a session that is not idle, that is part of a handover, or that has a stored queue.
 #[derive(Debug, Default)]
-struct BusyState {
+pub(super) struct BusyState {
     /// `None`: the owner has not looked since the session stopped being idle.
     progress_marks: Option<ProgressMarks>,
     /// One for each subtree that is about to move.
@@ -103,19 +105,20 @@ struct BusyState {
     counted: Share<Prefix>,
     /// The number of the last message in its stored queue; 0: it has none.
     stored: u64,
-    /// How many of the stored messages were taken out, because they move, and are still in the stored queue.
-    moving: u64,
-    /// The number in the stored queue of the last message that was given to a link.
-    launched: u64,
-    /// The numbers of messages that were given to a link at an earlier owner.
-    launched_before: Vec<(u64, u64)>,
+    /// The number of a stored message in the session is this plus its number in the stored queue.
+    pub(super) stored_base: u64,
+    /// The numbers of messages that were taken out, because they move, and are still in the stored queue.
+    pub(super) moving: RangeSet,
+    /// The numbers in the stored queue of messages that were given to a link, here or at an earlier owner: they do not
+    /// expire.
+    pub(super) launched: RangeSet,
 }
 
 /// The messages of a subtree that moves, taken out of a session.
 #[derive(Debug)]
 pub struct Left {
     /// The number of messages that were taken out.
-    pub taken: usize,
+    pub taken: u64,
     /// Which of the copies are void now.
     pub gone: Option<Gone>,
     pub moving: Moving,
@@ -153,6 +156,7 @@ impl Session {
             is_stalled: false,
             credit: Credit::default(),
             in_flight: DeliveryRecords::default(),
+            newest: 0,
             tickets: 0,
             waits_since: 0,
             busy: None,
@@ -165,7 +169,8 @@ impl Session {
     /// `count` messages are accepted for this session. They keep their tickets only if it counts as
     /// connected, and their publisher did not ask for an early PUBACK. `first` is the first of them, and gets its number.
     pub fn accept(&mut self, now: Micros, count: u32, first: &mut QueuedMessage) {
-        first.number = self.session_counters.accepted + 1;
+        first.number = self.newest + 1;
+        self.newest += u64::from(count);
         self.session_counters.accepted += u64::from(count);
         let (is_early, ticket) = (first.ack_queued, &mut first.ticket);
         if self.is_idle() {
@@ -194,11 +199,11 @@ impl Session {
         let count = queued_batch.count;
         self.credit.open_all(count, queued_batch.queued_message.field.len());
         queued_batch.queued_message.expires = Micros::MAX;
-        let stored = queued_batch.queued_message.stored_at(count - 1);
+        let stored = queued_batch.queued_message.stored;
         if stored > 0
             && let Some(busy) = &mut self.busy
         {
-            busy.launched = busy.launched.max(stored);
+            busy.launched.insert_range(stored, queued_batch.queued_message.stored_at(count - 1));
         }
         let next = queued_batch.queued_message.number + u64::from(count);
         self.copied().for_each(|copied| copied.launched(next));
@@ -278,6 +283,15 @@ impl Session {
         self.release(queued_message, pending);
     }
 
+    /// The message that it accepted last finds no room. The next one gets its number, so that a full queue leaves no
+    /// holes in the stored queue.
+    pub fn refuse_newest(&mut self, queued_message: &QueuedMessage) {
+        debug_assert_eq!((queued_message.number, queued_message.stored), (self.newest, 0));
+        debug_assert_eq!(queued_message.ticket, None);
+        self.session_counters.drop(Drop::QueueFull, 1);
+        self.newest -= 1;
+    }
+
     /// A message that had expired before it arrived here is counted.
     pub fn count_expired(&mut self) {
         self.session_counters.accepted += 1;
@@ -330,6 +344,7 @@ impl Session {
         self.settle_copies(unsent, Drop::Offline);
         let sent = self.in_flight.take_all();
         self.queue.put_back(sent.flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open)));
+        self.queue.restore_order();
     }
 
     /// The session ends. All remaining messages are dropped, except for those of shared groups, which go to
@@ -597,14 +612,14 @@ impl Session {
     }
 
     /// The session does not have this message any more.
-    fn forget(&mut self, number: u64) {
+    pub(super) fn forget(&mut self, number: u64) {
         self.copied().for_each(|copied| copied.gone(number, number));
     }
 
     /// The number of its oldest message, or of the next one that it gets.
     fn oldest(&self) -> u64 {
-        let behind = self.queue.backlog().map_or(self.session_counters.accepted + 1, Backlog::number);
-        self.number_of(0).unwrap_or(behind)
+        let oldest = self.number_of(0).into_iter().chain(self.first_unread()).min();
+        oldest.unwrap_or(self.newest + 1)
     }
 
     fn is_overdue(&self, now: Micros) -> bool {

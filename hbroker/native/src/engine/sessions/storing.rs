@@ -13,7 +13,7 @@ use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::engine::transport::delivery_records::{Ticket, Tickets};
-use crate::link_id::SessionKey;
+use crate::link::receive::ranges::RangeSet;
 use crate::store::mailbox::{Mailbox, ReadRequest};
 use crate::store::merge::{Fields, Identity};
 use crate::store::record::{AppendedBody, Batch, Target};
@@ -99,6 +99,13 @@ impl Storing {
         numbers.clear();
     }
 
+    /// Messages of a session, from one number to another in its stored queue, wait at another node from now on.
+    pub fn moved(&mut self, session: u64, ranges: &RangeSet) {
+        self.end_message();
+        let ranges: Vec<(u64, u64)> = ranges.ascending().collect();
+        ranges.chunks(MOST_SETTLED).for_each(|some| self.batch.add_moved(session, some.iter().copied()));
+    }
+
     /// A queue in the store, which no session has, becomes the end of a session's stored queue.
     pub fn append(&mut self, appended: AppendedBody) {
         self.end_message();
@@ -113,10 +120,10 @@ impl Storing {
         self.submit();
     }
 
-    /// Asks for messages of a session's stored queue, from the number `from` on, about `bytes` bytes of them.
-    pub fn request(&mut self, key: SessionKey, session: u64, from: u64, bytes: usize) {
-        self.requested_bytes += bytes;
-        self.requests.push(ReadRequest { key, session, from, bytes });
+    /// Asks for messages of a session's stored queue.
+    pub fn request(&mut self, request: ReadRequest) {
+        self.requested_bytes += request.bytes;
+        self.requests.push(request);
     }
 
     /// Takes what the store has read for this worker.

@@ -9,6 +9,7 @@ use crate::engine::fragmentation::fragments::{Fragment, Split};
 use crate::engine::metrics::counters::EngineCounters;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::counters::SessionCounters;
+#[cfg(test)]
 use crate::engine::sessions::session::Session;
 use crate::engine::transport::event::{DownReason, Event};
 use crate::engine::transport::links::LinkSlot;
@@ -203,6 +204,7 @@ impl Engine {
     }
 
     /// Whether only the store has some messages of a session (see `sessions::backlog`).
+    #[cfg(test)]
     pub fn has_backlog(&self) -> bool {
         self.out.sessions.iter().any(Session::has_backlog)
     }

@@ -52,7 +52,7 @@ impl Pubacks {
     /// No PUBACK is due.
     pub fn new() -> Self {
         Self {
-            due: Success::ALL.map(|_| RangeSet::new(usize::MAX)),
+            due: Success::ALL.map(|_| RangeSet::default()),
             refusals: HashMap::new(),
             refusals_due: VecDeque::new(),
             refused: 0,

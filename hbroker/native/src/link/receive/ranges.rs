@@ -14,6 +14,13 @@ pub struct RangeSet {
     floor: u64,
 }
 
+impl Default for RangeSet {
+    /// An empty set without a limit.
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
+
 impl RangeSet {
     /// An empty set that keeps at most `limit` runs.
     pub fn new(limit: usize) -> Self {
@@ -54,6 +61,19 @@ impl RangeSet {
         }
         while self.ranges.len() > self.limit {
             self.floor = self.ranges.remove(0).1;
+        }
+    }
+
+    /// Removes every number from `low` to `high`. No run may have been forgotten.
+    pub fn remove_range(&mut self, low: u64, high: u64) {
+        debug_assert_eq!(self.floor, 0, "it is not known which of the forgotten ones were there");
+        let first = self.ranges.partition_point(|run| run.1 < low);
+        let end = self.ranges.partition_point(|run| run.0 <= high);
+        if first < end {
+            let (lowest, highest) = (self.ranges[first].0, self.ranges[end - 1].1);
+            let before = (lowest < low).then(|| (lowest, low - 1));
+            let behind = (high < highest).then(|| (high + 1, highest));
+            self.ranges.splice(first..end, before.into_iter().chain(behind));
         }
     }
 
@@ -106,6 +126,18 @@ impl RangeSet {
         missing
     }
 
+    /// The lowest number from `number` on that is not in the set.
+    pub fn next_missing(&self, number: u64) -> u64 {
+        let at = self.ranges.partition_point(|run| run.1 < number);
+        self.ranges.get(at).filter(|run| run.0 <= number).map_or(number, |run| run.1.saturating_add(1))
+    }
+
+    /// The highest number up to `number` that is not in the set.
+    pub fn previous_missing(&self, number: u64) -> u64 {
+        let at = self.ranges.partition_point(|run| run.1 < number);
+        self.ranges.get(at).filter(|run| run.0 <= number).map_or(number, |run| run.0 - 1)
+    }
+
     /// The lowest run.
     pub fn lowest(&self) -> Option<(u64, u64)> {
         self.ranges.first().copied()
@@ -119,6 +151,21 @@ impl RangeSet {
     /// The runs, highest first.
     pub fn descending(&self) -> impl Iterator<Item = (u64, u64)> + Clone + '_ {
         self.ranges.iter().rev().copied()
+    }
+
+    /// The runs, lowest first.
+    pub fn ascending(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + Clone + '_ {
+        self.ranges.iter().copied()
+    }
+
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// How many numbers are in the set.
+    pub fn count(&self) -> u64 {
+        self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
 
     /// Whether there is no run.
@@ -152,21 +199,32 @@ mod tests {
     fn agrees_with_a_plain_set() {
         for seed in 0..200 {
             let mut rng = SmallRng::seed_from_u64(seed);
-            let (mut ours, mut plain) = (RangeSet::new(usize::MAX), BTreeSet::new());
+            let (mut ours, mut plain) = (RangeSet::default(), BTreeSet::new());
             for _ in 0..200 {
                 let low = rng.random_range(1..120);
-                if rng.random_bool(0.7) {
-                    assert_eq!(ours.insert(low), plain.insert(low));
-                } else {
-                    let high = low + rng.random_range(0..6);
-                    ours.insert_range(low, high);
-                    plain.extend(low..=high);
+                let high = low + rng.random_range(0..6);
+                match rng.random_range(0..10) {
+                    0..7 => assert_eq!(ours.insert(low), plain.insert(low)),
+                    7 => {
+                        ours.remove_range(low, high);
+                        plain.retain(|number| !(low..=high).contains(number));
+                    }
+                    _ => {
+                        ours.insert_range(low, high);
+                        plain.extend(low..=high);
+                    }
                 }
                 let mut ranges: Vec<_> = ours.descending().collect();
                 ranges.reverse();
                 assert_eq!(ranges, runs_of(&plain), "seed {seed}");
+                assert!(ours.ascending().eq(ranges.iter().copied()));
+                assert_eq!((ours.count(), ours.runs()), (plain.len() as u64, ranges.len()));
                 let probe = rng.random_range(1..130);
                 assert_eq!(ours.contains(probe), plain.contains(&probe));
+                let missing = (probe..).find(|number| !plain.contains(number));
+                assert_eq!(Some(ours.next_missing(probe)), missing);
+                let missing = (0..=probe).rev().find(|number| !plain.contains(number));
+                assert_eq!(Some(ours.previous_missing(probe)), missing);
             }
         }
     }
@@ -185,15 +243,18 @@ mod tests {
 
     #[test]
     fn the_ends_of_the_number_space_are_no_special_case() {
-        let mut set = RangeSet::new(usize::MAX);
+        let mut set = RangeSet::default();
         assert!(set.insert(u64::MAX) && !set.insert(u64::MAX));
         assert!(set.insert(u64::MAX - 1) && set.insert(1));
         assert_eq!(set.descending().collect::<Vec<_>>(), [(u64::MAX - 1, u64::MAX), (1, 1)]);
+        set.remove_range(u64::MAX, u64::MAX);
+        set.remove_range(0, 1);
+        assert_eq!(set.descending().collect::<Vec<_>>(), [(u64::MAX - 1, u64::MAX - 1)]);
     }
 
     #[test]
     fn takes_and_forgets_from_below() {
-        let mut set = RangeSet::new(usize::MAX);
+        let mut set = RangeSet::default();
         for number in [1, 3, 5, 7] {
             set.insert(number);
         }

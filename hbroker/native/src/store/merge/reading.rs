@@ -142,7 +142,7 @@ impl Delivered {
     fn present(&mut self, session: u64) -> &mut (u64, RangeSet) {
         let queues = self.numbers.entry(session).or_default();
         if queues.last().is_none_or(|(end, _)| *end < u64::MAX) {
-            queues.push((u64::MAX, RangeSet::new(usize::MAX)));
+            queues.push((u64::MAX, RangeSet::default()));
         }
         queues.last_mut().expect("it was just pushed, if there was none")
     }

@@ -6,33 +6,110 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::Micros;
 use crate::engine::handover::copied::{Copied, Step};
 use crate::engine::handover::held_queues::Moving;
+use crate::engine::handover::stored_copies::{Read, StoredPart, StoredQueue};
 use crate::engine::metrics::counters::Drop;
+use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::MessageList;
-use crate::engine::sessions::session::{Left, Session};
+use crate::engine::sessions::session::{BusyState, Left, Session};
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::Storing;
+use crate::link::receive::ranges::RangeSet;
 use crate::topic::Region;
 
+/// What came of a step of copying a session's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Only messages with a ticket are left. Those are the newest, and no message after the first of them is copied.
+    Over,
+    /// The step is full.
+    Full,
+    /// The store is reading the next ones.
+    Reads,
+}
+
+/// What copying messages from a session's stored queue needs to know.
+struct StoredCopying<'a, 'b> {
+    stored_queue: &'a mut StoredQueue<'b>,
+    region: Region<'a>,
+    base: u64,
+    moving: &'a RangeSet,
+    launched: &'a RangeSet,
+    backlog: Option<&'a Backlog>,
+}
+
+impl StoredCopying<'_, '_> {
+    /// Copies messages that only the store has, and whose numbers are below `bound`.
+    fn copy(&mut self, copied: &mut Copied, bound: u64, step: &mut Step) -> Progress {
+        let Self { stored_queue, region, base, moving, launched, backlog } = self;
+        let Some(backlog) = backlog else {
+            return Progress::Over;
+        };
+        let (base, last) = (*base, stored_queue.last);
+        let (key, session) = (stored_queue.key, stored_queue.session);
+        loop {
+            let from = copied.next().max(base + backlog.next());
+            if from >= bound || from > base + last {
+                return Progress::Over;
+            }
+            let (queued_messages, next) = match stored_queue.read(from - base) {
+                Read::Part(queued_messages, next) => (queued_messages, next),
+                Read::Requested => {
+                    copied.begin_to_read();
+                    return Progress::Reads;
+                }
+                Read::Awaited => return Progress::Reads,
+            };
+            while let Some(first) = queued_messages.front() {
+                let number = base + first.stored;
+                if number >= bound {
+                    return Progress::Over;
+                } else if step.is_full() {
+                    return Progress::Full;
+                }
+                let Some(first) = queued_messages.pop_front() else { break };
+                let is_unread = number >= from
+                    && !moving.contains(first.stored)
+                    && !backlog.passes_over(first.stored)
+                    && !copied.is_gone_unread(number);
+                if is_unread {
+                    let expires = if launched.contains(first.stored) { Micros::MAX } else { first.expires };
+                    let queued_message = QueuedMessage { number, expires, ..first };
+                    let is_its = queued_message.is_of(*region);
+                    copied.pass(&queued_message, is_its);
+                    step.examined(is_its.then_some((key.0, session, &queued_message)));
+                } else {
+                    copied.pass_to(number + 1);
+                }
+            }
+            copied.pass_to(base + next);
+        }
+    }
+}
+
 impl Session {
-    /// Copies its messages of a region, in steps. True: only messages with a ticket are left. Those are the
-    /// newest, and no message after the first of them is copied.
-    pub fn copy(&mut self, export: u64, region: Region<'_>, step: &mut Step) -> bool {
+    /// Copies its messages of a region, in steps.
+    pub fn copy(
+        &mut self,
+        region: Region<'_>,
+        step: &mut Step,
+        stored_queue: &mut StoredQueue<'_>,
+    ) -> Progress {
+        let export = stored_queue.export;
         let is_known = self.busy.iter().any(|busy| busy.copied.iter().any(|copied| copied.is_of(export)));
         if !is_known && self.is_idle() {
-            return true;
+            return Progress::Over;
         }
         let oldest = self.oldest();
-        let Self { id, key, queue, in_flight, session_counters, busy, .. } = self;
-        let copied = Copied::among(&mut busy.get_or_insert_default().copied, export);
+        let Self { id, key, queue, in_flight, newest, busy, .. } = self;
+        let BusyState { copied, stored_base, moving, launched, .. } = &mut **busy.get_or_insert_default();
+        let copied = Copied::among(copied, export);
         step.gone.extend(copied.take_gone(key.0, oldest));
         let next = copied.next();
         let is_waited_for =
             |sent: &QueuedBatch| sent.queued_message.number >= next && sent.queued_message.ticket.is_some();
-        if next > session_counters.accepted
-            || in_flight.iter().next().is_some_and(|(sent, _)| is_waited_for(sent))
-        {
-            return true;
+        if next > *newest || in_flight.iter().next().is_some_and(|(sent, _)| is_waited_for(sent)) {
+            return Progress::Over;
         }
         let newer = in_flight
             .iter()
@@ -40,19 +117,35 @@ impl Session {
             .take_while(|(sent, _)| sent.queued_message.number + u64::from(sent.count) > next);
         let newer: Vec<_> = newer.collect();
         let sent = newer.into_iter().rev().flat_map(|(sent, open)| sent.clone().into_queued_messages(open));
-        let sent = sent.filter(|queued_message| queued_message.number >= next);
-        let mut offer = |queued_message: &QueuedMessage| {
-            if queued_message.ticket.is_some() || step.is_full() {
-                return false;
+        let sent: Vec<QueuedMessage> = sent.filter(|queued_message| queued_message.number >= next).collect();
+        let (base, backlog) = (*stored_base, queue.backlog());
+        let mut stored_copying = StoredCopying { stored_queue, region, base, moving, launched, backlog };
+        for queued_message in sent.iter().chain(queue.beginning_with(next)) {
+            let progress = stored_copying.copy(copied, queued_message.number, step);
+            if progress != Progress::Over {
+                return progress;
+            } else if queued_message.ticket.is_some() {
+                return Progress::Over;
+            } else if step.is_full() {
+                return Progress::Full;
             }
             let is_its = queued_message.is_of(region);
-            copied.pass(queued_message.number, is_its);
+            copied.pass(queued_message, is_its);
             step.examined(is_its.then_some((key.0, *id, queued_message)));
-            true
-        };
-        let is_over = sent.into_iter().all(|queued_message| offer(&queued_message))
-            && queue.beginning_with(next).all(offer);
-        is_over || !step.is_full()
+        }
+        let progress = stored_copying.copy(copied, u64::MAX, step);
+        if progress == Progress::Over {
+            copied.end_reading();
+            stored_copying.stored_queue.reader.forget();
+        }
+        progress
+    }
+
+    /// Whether some of its messages up to this number in its stored queue are still to be copied from there.
+    pub fn is_uncopied_up_to(&self, export: u64, last: u64) -> bool {
+        let copied = self.busy.iter().flat_map(|busy| &busy.copied).find(|copied| copied.is_of(export));
+        let next = copied.map_or(1, Copied::next);
+        self.first_unread().is_some_and(|first| first.max(next) <= self.number_of_stored(last))
     }
 
     /// The region has changed: the copies so far are void.
@@ -86,7 +179,7 @@ impl Session {
         if self.is_idle() && self.busy.is_none() {
             return None;
         }
-        let oldest = self.oldest();
+        let (oldest, first_unread) = (self.oldest(), self.first_unread());
         let mut copied = Copied::take_from(&mut self.busy.get_or_insert_default().copied, export);
         let gone = copied.take_gone(self.key.0, oldest);
         let sent = self.in_flight.extract(|sent| sent.queued_message.is_of(region));
@@ -101,7 +194,10 @@ impl Session {
             self.queue.extract_list(|queued_message| queued_message.is_of(region))
         };
         sent.into_iter().rev().for_each(|queued_message| list.push_first(queued_message));
-        let (taken, behind) = (list.queued_messages.len(), list.split_off(copied.next()));
+        let (taken, behind) = (list.queued_messages.len() as u64, list.split_off(copied.next()));
+        let mut stored = StoredPart::new(self.key);
+        list.take_stored(&mut stored);
+        let unread = self.take_unread(&copied, first_unread, &mut stored);
         let copies = list.queued_messages.len();
         self.tickets -= behind.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
         pending.tickets.extend(behind.iter().filter_map(|queued_message| queued_message.ticket));
@@ -109,13 +205,34 @@ impl Session {
         dropped.iter().for_each(|queued_message| pending.forget_moved(self.id, queued_message));
         kept.into_iter()
             .for_each(|queued_message| list.push(QueuedMessage { ticket: None, ..queued_message }));
-        let stored = list.queued_messages.iter().filter(|queued_message| queued_message.stored > 0).count();
-        self.busy.get_or_insert_default().moving += stored as u64;
-        self.session_counters.drop(Drop::Moved, taken as u64);
+        let busy = self.busy.get_or_insert_default();
+        stored.numbers.ascending().for_each(|(first, last)| busy.moving.insert_range(first, last));
+        for queued_message in list.queued_messages.iter().filter(|queued_message| queued_message.stored > 0) {
+            busy.moving.insert(queued_message.stored);
+        }
+        let taken = taken + unread;
+        self.session_counters.drop(Drop::Moved, taken);
+        self.end_backlog_if_empty();
         if self.is_idle() {
             self.shrink();
         }
-        Some(Left { taken, gone, moving: Moving::of_session(self.key, self.id, list, copies) })
+        Some(Left { taken, gone, moving: Moving::of_session(self.id, stored, list, copies) })
+    }
+
+    /// Takes those messages out that were copied, and that only the store has. Returns their number.
+    fn take_unread(&mut self, copied: &Copied, first_unread: Option<u64>, stored: &mut StoredPart) -> u64 {
+        let (Some(first_unread), base) = (first_unread, self.stored_base()) else {
+            return 0;
+        };
+        let (ranges, cost) = copied.valid_from(first_unread);
+        let mut count = 0;
+        for (first, last) in ranges {
+            stored.numbers.insert_range(first - base, last - base);
+            count += last - first + 1;
+        }
+        stored.cost += cost;
+        self.leave_backlog(count, cost);
+        count
     }
 
     /// Takes over messages that were queued for it at another owner. The store gets those that it does not
@@ -130,19 +247,20 @@ impl Session {
         if self.is_idle() {
             self.begin(now);
         }
-        let next = self.session_counters.accepted + 1;
+        let (next, count) = (self.newest + 1, list.queued_messages.len() as u64);
         (next..)
             .zip(&mut list.queued_messages)
             .for_each(|(number, queued_message)| queued_message.number = number);
-        self.session_counters.accepted += list.queued_messages.len() as u64;
+        self.newest += count;
+        self.session_counters.accepted += count;
         if let Some(storing) = storing {
             self.store_others(storing); // The numbers in the stored queue are in the order of the queue.
             for queued_message in &mut list.queued_messages {
                 if queued_message.stored > 0 {
-                    self.forget_moved(1); // It comes back.
+                    self.forget_moved(queued_message.stored, queued_message.stored); // It comes back.
                     pending.forget_moved(self.id, queued_message);
                 }
-                queued_message.stored = self.next_stored();
+                queued_message.stored = self.number_to_store(queued_message.number);
                 storing.add(self.id, queued_message, None);
             }
         }

@@ -1,12 +1,15 @@
 //! What a session knows of its messages in the store: under which numbers they are there.
 //!
-//! Each message that is stored has a number in the session's *stored queue*, in the order of the queue. When the
-//! session has none of them any more, its stored queue ends, and the next one begins with number 1.
+//! Each message that is stored has a number in the session's *stored queue*: its number in the session, less a constant.
+//! So the store needs not be asked for the number in the session of a message that is only there. Messages that were not
+//! stored leave holes. When the session has none of the stored ones any more, its stored queue ends, and the next one
+//! begins with number 1.
 
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::sessions::message::QueuedMessage;
-use crate::engine::sessions::session::Session;
+use crate::engine::sessions::session::{BusyState, Session};
 use crate::engine::sessions::storing::Storing;
+use crate::link::receive::ranges::RangeSet;
 use crate::store::record::AppendedBody;
 
 impl Session {
@@ -20,15 +23,24 @@ impl Session {
         self.busy.as_ref().map_or(0, |busy| busy.stored)
     }
 
-    /// Whether messages in its queue may be only in the store (see `backlog`).
-    pub fn can_spill(&self) -> bool {
-        !self.is_member && self.busy.as_ref().is_some_and(|busy| busy.moving == 0)
+    /// Whether a stored message was given to a link: then it does not expire.
+    pub fn was_launched(&self, stored: u64) -> bool {
+        self.busy.as_ref().is_some_and(|busy| busy.launched.contains(stored))
     }
 
-    /// In the stored queue, the ranges of numbers of the messages that were given to a link: they do not expire.
-    pub fn stored_launched(&self) -> Vec<(u64, u64)> {
-        let ranges = self.busy.iter().flat_map(|busy| &busy.launched_before).copied();
-        ranges.chain([(0, self.busy.as_ref().map_or(0, |busy| busy.launched))]).collect()
+    /// The number in the session of a stored message.
+    pub fn number_of_stored(&self, stored: u64) -> u64 {
+        self.stored_base() + stored
+    }
+
+    /// This is added to a number in the stored queue.
+    pub(super) fn stored_base(&self) -> u64 {
+        self.busy.as_ref().map_or(0, |busy| busy.stored_base)
+    }
+
+    /// The number of the first message that only the store has; `None`: there is none.
+    pub fn first_unread(&self) -> Option<u64> {
+        self.queue.backlog().map(|backlog| self.number_of_stored(backlog.next()))
     }
 
     /// Whether only the store has some messages of its queue.
@@ -41,35 +53,30 @@ impl Session {
         !self.is_ready() && !self.is_member || self.has_backlog()
     }
 
-    /// A message is to be stored. Returns its number in the stored queue.
-    pub fn next_stored(&mut self) -> u64 {
-        let busy = self.busy.get_or_insert_default();
-        busy.stored += 1;
-        busy.stored
+    /// The message with this number is to be stored, and all older ones that have to be are. Returns its number in the
+    /// stored queue.
+    pub fn number_to_store(&mut self, number: u64) -> u64 {
+        self.busy.get_or_insert_default().number_to_store(number)
     }
 
     /// Nothing of its stored queue is needed any more, and the next message is the first of a new one. False:
     /// it has none, or some of it is needed.
     pub fn end_stored(&mut self) -> bool {
         let is_over = self.is_ready() && self.is_idle() && self.has_stored();
-        let busy = self.busy.as_mut().filter(|busy| is_over && busy.moving == 0);
-        busy.map(|busy| {
-            (busy.stored, busy.launched) = (0, 0);
-            busy.launched_before.clear();
-        })
-        .is_some()
+        let busy = self.busy.as_mut().filter(|busy| is_over && busy.moving.is_empty());
+        busy.map(|busy| (busy.stored, busy.launched) = (0, RangeSet::default())).is_some()
     }
 
-    /// Messages of its stored queue have moved to another owner.
-    pub fn forget_moved(&mut self, count: u64) {
+    /// Messages of its stored queue have moved to another owner, or have other numbers now.
+    pub fn forget_moved(&mut self, first: u64, last: u64) {
         if let Some(busy) = &mut self.busy {
-            busy.moving -= count;
+            busy.moving.remove_range(first, last);
         }
     }
 
     /// Gives all messages to the store, with their tickets. Those that are not stored yet are newer than those
     /// that are.
-    pub(super) fn store_all(&mut self, storing: &mut Storing) {
+    pub fn store_all(&mut self, storing: &mut Storing) {
         self.store_others(storing);
         self.release_all(storing.tickets());
     }
@@ -80,7 +87,7 @@ impl Session {
     }
 
     /// Gives the messages that are not stored to the store, oldest first. The session keeps their tickets.
-    pub(super) fn store_others(&mut self, storing: &mut Storing) {
+    pub fn store_others(&mut self, storing: &mut Storing) {
         self.store_some(storing, |_| true);
     }
 
@@ -89,16 +96,16 @@ impl Session {
         let busy = busy.get_or_insert_default();
         let is_new = |queued_message: &QueuedMessage| queued_message.stored == 0 && is_wanted(queued_message);
         for (queued_batch, open) in in_flight.iter_mut().filter(|(sent, _)| is_new(&sent.queued_message)) {
-            queued_batch.queued_message.stored = busy.stored + 1;
-            // The messages behind the last one that is not acknowledged get no numbers.
-            busy.stored += open.runs().last().map_or(0, |(first, count)| u64::from(first + count));
-            busy.launched = busy.stored;
+            let first = busy.number_to_store(queued_batch.queued_message.number);
+            queued_batch.queued_message.stored = first;
+            let count = open.runs().last().map_or(1, |(first, count)| u64::from(first + count));
+            busy.stored = first + count - 1; // The last one that is not acknowledged.
+            busy.launched.insert_range(first, busy.stored);
             let queued_messages = queued_batch.clone().into_queued_messages(open);
             queued_messages.iter().for_each(|queued_message| storing.add(*id, queued_message, None));
         }
         for queued_message in queue.iter_mut().filter(|queued_message| is_new(queued_message)) {
-            busy.stored += 1;
-            queued_message.stored = busy.stored;
+            queued_message.stored = busy.number_to_store(queued_message.number);
             storing.add(*id, queued_message, None);
         }
     }
@@ -108,17 +115,31 @@ impl Session {
     pub fn append_stored(&mut self, spooled: &Spooled, storing: &mut Storing) -> u64 {
         self.store_others(storing); // The numbers in the stored queue are in the order of the queue.
         let busy = self.busy.get_or_insert_default();
-        let base = busy.stored;
+        let base = busy.number_to_store(self.newest + 1) - 1;
         storing.append(AppendedBody { session: self.id, queue: spooled.queue, base });
-        busy.stored += spooled.last();
+        busy.stored = base + spooled.last();
+        self.newest += spooled.last();
         if spooled.launched() > 0 {
-            busy.launched_before.push((base + 1, base + spooled.launched()));
+            busy.launched.insert_range(base + 1, base + spooled.launched());
         }
         base
     }
 
     /// An earlier run has stored messages for it, the last of them under the number `last`.
     pub fn resume_stored(&mut self, last: u64) {
-        self.busy.get_or_insert_default().stored = last;
+        let busy = self.busy.get_or_insert_default();
+        (busy.stored, busy.stored_base) = (last, self.newest);
+        self.newest += last;
+    }
+}
+
+impl BusyState {
+    /// As [`Session::number_to_store`].
+    fn number_to_store(&mut self, number: u64) -> u64 {
+        if self.stored == 0 {
+            self.stored_base = number - 1;
+        }
+        self.stored = number - self.stored_base;
+        self.stored
     }
 }
