@@ -169,13 +169,18 @@ fn known<'a>(all: impl IntoIterator<Item = &'a Moving>) -> Vec<Known> {
 /// With sessions that come and go, slow ones, members that leave their group, and messages that expire, while it is copied.
 #[test]
 fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
-    let mut all = (0, 0, 0, 0);
-    for seed in 0..12 {
+    let (mut all, mut left_in_store) = ((0, 0, 0, 0), 0);
+    for seed in 0..24 {
         let workers = 1 + (seed % 3) as u8;
         let faults = Faults { loss: 0.02, duplication: 0.02, jitter: 1_000 };
         let mut network = Network::new(seed, faults);
         let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 2));
         network.add_store(new);
+        let is_stored = seed % 2 == 1;
+        if is_stored {
+            network.add_store(old);
+        }
+        let payload = vec![b'x'; if is_stored { 1_500 } else { 1 }];
         let clients: Vec<usize> = (0..6).map(|_| network.add_client()).collect();
         for (position, &client) in clients.iter().enumerate() {
             let group = if position < 3 { "g" } else { "" };
@@ -192,14 +197,15 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
         for turn in 0..300 {
             if turn == 60 {
                 let new_copy = Copy::begin(&mut network, old, "b");
-                copy = Some(if seed < 6 { new_copy } else { new_copy.spooling(new) });
+                copy = Some(if seed < 12 { new_copy } else { new_copy.spooling(new) });
             }
             for _ in 0..network.rng.random_range(0..8) {
                 let topic = ["b/1", "b/2", "c/1"][network.rng.random_range(0..3)];
                 let (qos, ack_queued) = (network.rng.random_range(1..=2), network.rng.random_bool(0.5));
                 let published_at_us = network.now;
                 let expiry_s = network.rng.random_bool(0.3).then(|| network.rng.random_range(1..3));
-                let one = PublishOut { ack_queued, expiry_s, published_at_us, ..message(topic, b"x", qos) };
+                let one =
+                    PublishOut { ack_queued, expiry_s, published_at_us, ..message(topic, &payload, qos) };
                 let publisher = publishers[network.rng.random_range(0..2)];
                 network.publish(publisher, &one);
                 sent += 1;
@@ -249,9 +255,11 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
         network.cut(old, "b", new);
         let gave = copy.finish(&mut network);
         let (has, spooled) = copy.take_known(&mut network);
-        assert_eq!(has, known(&gave), "seed {seed}");
         let count = gave.iter().map(Moving::len).sum::<usize>();
+        let (gave, stored) = known_at_source(&mut network, old, gave);
+        assert!(has == gave, "seed {seed}: {} and {}", has.len(), gave.len());
         all = (all.0 + count, all.1 + copy.difference, all.2 + sent, all.3 + spooled);
+        left_in_store += stored;
         assert_eq!(
             network.hosts[old].engines.iter().map(|engine| engine.out.exports.len()).sum::<usize>(),
             0
@@ -259,6 +267,101 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
     }
     assert!(all.0 > 400 && all.1 < all.0 / 2, "{all:?}: much moves, and most was copied before");
     assert!(all.3 > 50, "{all:?}: some of it was in the store");
+    assert!(left_in_store > 200, "{left_in_store}: and some in that of the source");
+}
+
+/// What the source gave away, and how much of it was in its store.
+fn known_at_source(network: &mut Network, old: usize, gave: Vec<Moving>) -> (Vec<Known>, usize) {
+    network.run(2 * MILLISECOND);
+    let (mut all, mut count) = (Vec::new(), 0);
+    for mut moving in gave {
+        if let Some(stored) = moving.take_stored() {
+            let host = &mut network.hosts[old];
+            let sessions = &host.engines[usize::from(stored.key.worker())].out.sessions;
+            let session = sessions.get(stored.key).expect("it has not ended");
+            let read = host.store.as_mut().unwrap().store.read(moving.session, 0, usize::MAX).unwrap();
+            let its = read.messages.into_iter().filter(|one| stored.numbers.contains(one.number));
+            let before = all.len();
+            all.extend(its.map(|one| {
+                let is_launched = one.expires == u64::MAX || session.was_launched(one.number);
+                (moving.session, one.field, is_launched)
+            }));
+            assert_eq!((all.len() - before) as u64, stored.numbers.count());
+            count += all.len() - before;
+        }
+        all.extend(known([&moving]));
+    }
+    all.sort_by_key(|(session, ..)| *session);
+    (all, count)
+}
+
+/// However often it begins, while the client comes and goes, and with messages on its link when they come back.
+#[test]
+fn what_did_not_move_after_all_comes_once_in_order() {
+    let mut on_link = 0;
+    for seed in 0..60 {
+        let (mut network, old) = Network::with_node(seed, 1);
+        let new = network.add_node("elsewhere", 1);
+        network.add_store(old);
+        let client = network.add_client();
+        network.listen(client, 1, "#", 2);
+        subscribe_persistently(&mut network, client, old, "#");
+        network.run(10 * MILLISECOND);
+        let publishers = [network.add_client(), network.add_client()];
+        let (mut counts, mut is_online) = ([0; 2], false);
+        let publish = |network: &mut Network, counts: &mut [u64; 2], most: usize, topics: usize| {
+            for _ in 0..network.rng.random_range(0..=most) {
+                let at = if topics == 1 { 1 } else { network.rng.random_range(0..2) };
+                network.publish(publishers[at], &message(["b/topic", "c"][at], &[0; 1_000], 2));
+                counts[at] += 1;
+                network.run(MILLISECOND);
+            }
+        };
+        let live = |network: &mut Network, is_online: &mut bool| {
+            match network.rng.random_range(0..4) {
+                0 if *is_online => leave(network, client, old),
+                0 => network.connect(client, old),
+                1 => network.hosts[client].reads = !network.hosts[client].reads,
+                _ => {}
+            }
+            *is_online = status(network, old, client).is_connected;
+            network.run(5 * MILLISECOND);
+        };
+        leave(&mut network, client, old);
+        for _ in 0..4 {
+            publish(&mut network, &mut counts, 200, 2);
+            let mut copy = Copy::begin(&mut network, old, "b");
+            for _ in 0..network.rng.random_range(0..20) {
+                publish(&mut network, &mut counts, 5, 2);
+                live(&mut network, &mut is_online);
+                copy.step(&mut network, 0);
+            }
+            network.run(200 * MILLISECOND); // The publisher has all its PUBACKs, or waits for the subscriber.
+            network.cut(old, "b", new);
+            let gave = copy.finish(&mut network);
+            for _ in 0..network.rng.random_range(0..5) {
+                publish(&mut network, &mut counts, 20, 1);
+                live(&mut network, &mut is_online);
+            }
+            network.uncut(old, "b");
+            let mut held = HeldQueues::default();
+            held.add(gave);
+            assert_eq!(install(&mut network, old, held), 0);
+            on_link += usize::from(status(&network, old, client).is_connected);
+        }
+        network.hosts[client].reads = true;
+        leave(&mut network, client, old);
+        network.connect(client, old);
+        network.run_until_drained();
+        network.run(SECOND);
+        let expected = counts.map(|count| (1..=count).collect::<Vec<_>>());
+        let came = ["b/topic", "c"].map(|topic| network.sequences(client, topic));
+        assert!(came == expected, "seed {seed}: {:?} of {counts:?}", came.map(|came| came.len()));
+        assert_eq!(stored(&network, old), 0, "seed {seed}");
+        let status = status(&network, old, client);
+        assert_eq!((status.queued, status.session_counters.open()), (0, 0), "seed {seed}");
+    }
+    assert!(on_link > 20, "{on_link}");
 }
 
 /// Two offline sessions, one of which has messages of another subtree among its own.

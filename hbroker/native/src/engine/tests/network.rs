@@ -302,6 +302,12 @@ impl Network {
         self.owners.insert(0, (subtree, to));
     }
 
+    /// A subtree that was cut is served here again.
+    pub fn uncut(&mut self, node: usize, subtree: &str) {
+        self.hosts[node].engines.iter_mut().for_each(|engine| engine.uncut(subtree));
+        self.owners.retain(|(known, _)| *known != subtree);
+    }
+
     pub fn run(&mut self, time: Micros) {
         let until = self.now + time;
         while self.now < until {
