@@ -437,10 +437,10 @@ class _Core:
         True: little is left, or more than twice of what there was is copied; stop serving now. If `less` has
         changed, all copies are void, and copying begins again.
         """
-    def is_uncopied(self, export: int) -> bool:
+    def is_uncopied(self, export: int, less: Sequence[str]) -> bool:
         """Whether messages that move, and that only the store has, are still to be copied: `copy_export` continues with
-        them. The answer is about those that sessions have at the first call: from then on no message of the subtree may
-        be accepted."""
+        them. The answer is about those that sessions have at the first call, or the first since `less` has changed: from
+        then on no message of the subtree may be accepted."""
     def stop_export(self, export: int) -> int:
         """Cancels the export: the subtree stays. Returns the number under which earlier records are still
         held; 0: there are none."""

@@ -233,7 +233,7 @@ class FakeCore:
         copying = self.exports[export]
         return self._uncopied(copying), True
 
-    def is_uncopied(self, export: int) -> bool:
+    def is_uncopied(self, export: int, less: Sequence[str]) -> bool:
         return self.reads_store
 
     def stop_export(self, export: int) -> int:

@@ -264,9 +264,9 @@ impl Engine {
         if let Some(storing) = &mut self.out.storing {
             storing.return_tickets(&mut self.out.pending.tickets);
             for (request, messages) in storing.take_answers(self.worker) {
-                match request.export {
-                    0 => self.out.load(now, request.key, request.from, messages),
-                    export => self.out.take_read(export, request.key, request.from, messages),
+                match request.copying {
+                    None => self.out.load(now, request.key, request.from, messages),
+                    Some((export, request)) => self.out.take_read(export, request, messages),
                 }
             }
             self.settle_pending(now);

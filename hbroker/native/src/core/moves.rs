@@ -132,11 +132,12 @@ impl Core {
     /// Whether messages that move, and that only the store has, are still to be copied: [`Self::copy_export`] continues
     /// with them. The answer is about those that sessions have at the first call: from then on no message of the region
     /// may be accepted.
-    pub fn is_uncopied(&self, id: u64) -> bool {
+    pub fn is_uncopied(&self, id: u64, less: &[String]) -> bool {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {
             return false;
         };
+        self.fit_region(id, copying, less);
         let uncopied =
             (0..self.workers()).find(|&worker| self.on(worker, |engine, _| engine.is_uncopied(id)));
         uncopied.inspect(|&worker| copying.worker = worker).is_some()

@@ -279,8 +279,8 @@ impl Core {
         (transfers_out(py, &transfers), is_near)
     }
 
-    fn is_uncopied(&self, py: Python<'_>, export: u64) -> bool {
-        py.detach(|| self.core.is_uncopied(export))
+    fn is_uncopied(&self, py: Python<'_>, export: u64, less: Vec<String>) -> bool {
+        py.detach(|| self.core.is_uncopied(export, &less))
     }
 
     fn stop_export(&self, py: Python<'_>, export: u64) -> u64 {

@@ -76,8 +76,8 @@ pub struct ReadRequest {
     pub from: u64,
     /// About so many bytes are read.
     pub bytes: usize,
-    /// The export that copies them; 0: the session takes them into its memory.
-    pub export: u64,
+    /// The export that copies them, and the number of its request; `None`: the session takes them into its memory.
+    pub copying: Option<(u64, u64)>,
 }
 
 /// How the disk does.

@@ -30,8 +30,9 @@ pub struct Copied {
     has_some: bool,
     /// Some of the examined messages belong to other subtrees.
     has_others: bool,
-    /// The copied messages that are not gone.
-    valid: RangeSet,
+    /// The copied messages, and all examined ones that are gone since.
+    copies: RangeSet,
+    gone_since: RangeSet,
     /// The cost of keeping all that were copied in memory, and their number.
     cost: usize,
     count: u64,
@@ -80,7 +81,8 @@ impl Copied {
             gone: RangeSet::default(),
             has_some: false,
             has_others: false,
-            valid: RangeSet::default(),
+            copies: RangeSet::default(),
+            gone_since: RangeSet::default(),
             cost: 0,
             count: 0,
             gone_unread: None,
@@ -113,7 +115,7 @@ impl Copied {
         self.has_some |= is_its;
         self.has_others |= !is_its;
         if is_its {
-            self.valid.insert(queued_message.number);
+            self.copies.insert(queued_message.number);
             self.cost += queued_message.cost();
             self.count += 1;
         }
@@ -139,7 +141,7 @@ impl Copied {
         if self.has_some && first < self.next {
             let last = last.min(self.next - 1);
             self.gone.insert_range(first, last);
-            self.valid.remove_range(first, last);
+            self.gone_since.insert_range(first, last);
         }
         if let Some(unread) = &mut self.gone_unread
             && last >= self.next
@@ -176,18 +178,26 @@ impl Copied {
 
     // Read
 
+    /// Whether messages are being read from the store, or were, and are not all examined.
+    pub fn is_reading(&self) -> bool {
+        self.gone_unread.is_some()
+    }
+
     /// Whether a message that was read from the store is gone since.
     pub fn is_gone_unread(&self, number: u64) -> bool {
         self.gone_unread.as_ref().is_some_and(|unread| unread.contains(number))
     }
 
-    /// The copied messages from this number on that are not gone, and about what they would cost in memory.
-    pub fn valid_from(&self, first: u64) -> (impl Iterator<Item = (u64, u64)> + Clone + '_, usize) {
-        let ranges = self.valid.ascending().filter(move |(_, last)| *last >= first);
-        let ranges = ranges.map(move |(from, last)| (from.max(first), last));
-        let count: u64 = ranges.clone().map(|(first, last)| last - first + 1).sum();
-        let cost = self.cost as u128 * u128::from(count) / u128::from(self.count.max(1));
-        (ranges, cost as usize)
+    /// The copied messages from this number on that are not gone.
+    pub fn valid_from(&mut self, first: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.copies.remove_all(&self.gone_since);
+        let ranges = self.copies.ascending().filter(move |(_, last)| *last >= first);
+        ranges.map(move |(from, last)| (from.max(first), last))
+    }
+
+    /// About what a copied message costs in memory.
+    pub fn mean_cost(&self) -> usize {
+        self.cost / (self.count as usize).max(1)
     }
 
     pub fn is_of(&self, export: u64) -> bool {

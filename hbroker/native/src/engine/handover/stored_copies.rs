@@ -11,11 +11,13 @@ use crate::store::Messages;
 use crate::store::mailbox::ReadRequest;
 
 /// About how many bytes of messages are read at once.
-const PART_BYTES: usize = 1 << 20;
+const PART_BYTES: usize = 256 << 10;
 
 /// Messages of a session's stored queue. Each has its number there.
 struct Part {
     key: SessionKey,
+    /// As in [`StoredQueue`].
+    base: u64,
     /// Those that were read have numbers from the first one on, below the second.
     first: u64,
     next: u64,
@@ -26,8 +28,18 @@ struct Part {
 #[derive(Default)]
 pub struct StoreReader {
     part: Option<Part>,
-    /// The session, the first number, and the last one that its stored queue had when it was requested.
-    requested: Option<(SessionKey, u64, u64)>,
+    requested: Option<Requested>,
+}
+
+/// What was requested and is not read yet.
+#[derive(Clone, Copy)]
+struct Requested {
+    request: u64,
+    key: SessionKey,
+    base: u64,
+    first: u64,
+    /// The last number that the stored queue had then.
+    last: u64,
 }
 
 /// The messages of a stored queue from a number on.
@@ -44,50 +56,63 @@ pub struct StoredQueue<'a> {
     pub export: u64,
     pub key: SessionKey,
     pub session: u64,
+    /// A message has this plus its number here as its number in the session. Another stored queue of the session, after
+    /// this one has ended, has another.
+    pub base: u64,
     /// The number of its last message that is to be read.
     pub last: u64,
     pub reader: &'a mut StoreReader,
+    /// The number of the last request of the export.
+    pub last_request: &'a mut u64,
     pub storing: Option<&'a mut Storing>,
 }
 
 impl StoredQueue<'_> {
     /// The messages from the number `from` on, which is not above the last one.
     pub fn read(&mut self, from: u64) -> Read<'_> {
-        let Self { export, key, session, last, reader, storing } = self;
+        let Self { export, key, session, base, last, reader, last_request, storing } = self;
+        let (key, base, last) = (*key, *base, *last);
         let StoreReader { part, requested } = &mut **reader;
-        part.take_if(|part| part.key != *key || !(part.first..part.next).contains(&from));
+        let is_of_it =
+            |part: &Part| (part.key, part.base) == (key, base) && (part.first..part.next).contains(&from);
+        part.take_if(|part| !is_of_it(part));
         if let Some(Part { queued_messages, next, .. }) = part {
             return Read::Part(queued_messages, *next);
         }
-        if requested.is_some_and(|(requested, first, _)| requested == *key && first <= from) {
+        if requested.is_some_and(|known| (known.key, known.base) == (key, base) && known.first <= from) {
             return Read::Awaited;
         }
         let Some(storing) = storing else {
             return Read::Awaited; // Only a node with a store has stored queues.
         };
-        *requested = Some((*key, from, *last));
-        let (key, session, export) = (*key, *session, *export);
-        storing.request(ReadRequest { key, session, from, bytes: PART_BYTES, export });
+        **last_request += 1;
+        *requested = Some(Requested { request: **last_request, key, base, first: from, last });
+        let copying = Some((*export, **last_request));
+        storing.request(ReadRequest { key, session: *session, from, bytes: PART_BYTES, copying });
         Read::Requested
     }
 }
 
 impl StoreReader {
-    /// The store's answer to a request for messages from the number `from` on.
-    pub fn take_answer(&mut self, key: SessionKey, from: u64, answer: Messages) {
-        let is_its = |(requested, first, _): &mut (SessionKey, u64, u64)| (*requested, *first) == (key, from);
-        let Some((_, first, last)) = self.requested.take_if(is_its) else {
+    /// Whether it waits for the answer to the request with this number.
+    pub fn awaits(&self, request: u64) -> bool {
+        self.requested.is_some_and(|requested| requested.request == request)
+    }
+
+    /// The store's answer to its request.
+    pub fn take_answer(&mut self, answer: Messages) {
+        let Some(Requested { key, base, first, last, .. }) = self.requested.take() else {
             return;
         };
         // At the end of the stored queue may be numbers that the store never got.
         let next = if answer.is_all { last + 1 } else { answer.next };
         let queued_messages = answer.messages.into_iter().filter_map(storing::restored).collect();
-        self.part = Some(Part { key, first, next, queued_messages });
+        self.part = Some(Part { key, base, first, next, queued_messages });
     }
 
     /// Forgets what was read.
     pub fn forget(&mut self) {
-        *self = Self::default();
+        (self.part, self.requested) = (None, None);
     }
 }
 

@@ -23,9 +23,10 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::{QueuedMessage, publish_of};
-use crate::engine::sessions::session::Session;
 use crate::engine::sessions::session::copying::Progress;
 use crate::engine::sessions::stored_before::{StoredBefore, StoredCopy};
+use crate::engine::sessions::storing::Storing;
+use crate::engine::sessions::table::Sessions;
 use crate::engine::transport::outbound::Outbound;
 use crate::engine::{Engine, Side};
 use crate::link_id::SessionKey;
@@ -47,21 +48,47 @@ const STEP_POSITIONS: usize = 4_096;
 /// How many messages that were held before are copied in one step.
 pub const HELD_STEP: usize = 64;
 
+/// The stored queues of so many sessions are read at the same time.
+const MOST_READING: usize = 32;
+
 /// A subtree whose messages in this worker are being copied.
 pub struct Exporting {
     pub id: u64,
-    /// The session slot at which the next step begins.
+    /// The session slot at which this round continues.
     position: usize,
-    /// The stored queue of the session at that slot is copied up to this number.
-    last: Option<(SessionKey, u64)>,
-    pub reader: StoreReader,
+    /// The sessions of earlier slots whose messages are not all copied yet in this round.
+    reading: Vec<Reading>,
+    /// What was held before.
+    held_reader: StoreReader,
+    /// The number of the last request to the store.
+    last_request: u64,
     /// Once the subtree is not served any more: stored queues that have to be copied, up to these numbers.
     uncopied: Option<Vec<(SessionKey, u64)>>,
     /// The queues of sessions that have ended, and of which messages had been copied.
     pub ended: Vec<u64>,
 }
 
+/// A session whose messages are being copied.
+struct Reading {
+    key: SessionKey,
+    /// Its stored queue is copied up to this number in this round. More may come behind that.
+    last: u64,
+    reader: StoreReader,
+}
+
 impl Exporting {
+    fn new(id: u64) -> Self {
+        Self {
+            id,
+            position: 0,
+            reading: Vec::new(),
+            held_reader: StoreReader::default(),
+            last_request: 0,
+            uncopied: None,
+            ended: Vec::new(),
+        }
+    }
+
     /// Whether the subtree is not served any more, and about to be taken out.
     pub fn is_ending(&self) -> bool {
         self.uncopied.is_some()
@@ -72,12 +99,93 @@ impl Exporting {
         self.uncopied.iter_mut().for_each(|uncopied| uncopied.push((key, last)));
     }
 
-    /// Up to which number a session's stored queue is copied in this round. More may come behind that.
-    fn last_of(&mut self, session: &Session) -> u64 {
-        match self.last {
-            Some((key, last)) if key == session.key() => last,
-            _ => self.last.insert((session.key(), session.last_stored())).1,
+    /// Forgets what was read from the store.
+    pub fn forget_read(&mut self) {
+        self.reading.iter_mut().for_each(|reading| reading.reader.forget());
+        self.held_reader.forget();
+    }
+
+    /// The store's answer to the request with this number.
+    pub fn take_answer(&mut self, request: u64, answer: Messages) {
+        let readers = self.reading.iter_mut().map(|reading| &mut reading.reader);
+        if let Some(reader) = readers.chain([&mut self.held_reader]).find(|reader| reader.awaits(request)) {
+            reader.take_answer(answer);
         }
+    }
+
+    /// Takes the next step of copying; true: the round is over.
+    fn copy(
+        &mut self,
+        region: Region<'_>,
+        sessions: &mut Sessions,
+        mut storing: Option<&mut Storing>,
+        step: &mut Step,
+    ) -> bool {
+        let mut at = 0;
+        while let Some(reading) = self.reading.get_mut(at) {
+            let last_request = &mut self.last_request;
+            match reading.copy((self.id, last_request), region, sessions, storing.as_deref_mut(), step) {
+                Progress::Over => _ = self.reading.swap_remove(at),
+                Progress::Full => return false,
+                Progress::Reads => at += 1,
+            }
+        }
+        let (end, mut at) = (self.position + STEP_POSITIONS, 0);
+        while self.reading.len() < MOST_READING && self.position < end && !step.is_full() {
+            let Some((key, last)) = self.next_session(sessions, &mut at) else {
+                break;
+            };
+            let mut reading = Reading { key, last, reader: StoreReader::default() };
+            let last_request = &mut self.last_request;
+            let progress =
+                reading.copy((self.id, last_request), region, sessions, storing.as_deref_mut(), step);
+            if progress != Progress::Over {
+                self.reading.push(reading);
+            }
+        }
+        let is_over = self.reading.is_empty() && sessions.is_end(self.position);
+        if is_over {
+            self.position = 0;
+        }
+        is_over
+    }
+
+    /// The next session to be copied, and up to which number of its stored queue. `at`: where this step is in the list
+    /// of those that are not copied.
+    fn next_session(&mut self, sessions: &Sessions, at: &mut usize) -> Option<(SessionKey, u64)> {
+        if let Some(uncopied) = &self.uncopied {
+            let is_reading = |key: SessionKey| self.reading.iter().any(|reading| reading.key == key);
+            let mut left = uncopied.iter().copied().skip(*at).inspect(|_| *at += 1);
+            return left.find(|(key, _)| !is_reading(*key));
+        }
+        loop {
+            let session = sessions.slots(self.position, 1)?.next();
+            self.position += 1;
+            if let Some(session) = session {
+                return Some((session.key(), session.last_stored()));
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// `export`: its number, and the number of the last request to the store.
+    fn copy(
+        &mut self,
+        (export, last_request): (u64, &mut u64),
+        region: Region<'_>,
+        sessions: &mut Sessions,
+        storing: Option<&mut Storing>,
+        step: &mut Step,
+    ) -> Progress {
+        let Self { key, last, reader } = self;
+        let Some(session) = sessions.get_mut(*key) else {
+            return Progress::Over;
+        };
+        let (key, last, base) = (*key, *last, session.stored_base());
+        let mut stored_queue =
+            StoredQueue { export, key, session: session.id, base, last, reader, last_request, storing };
+        session.copy(region, step, &mut stored_queue)
     }
 }
 
@@ -105,15 +213,7 @@ impl Engine {
 
     /// Begins to copy the messages of a region from the sessions, which keep them meanwhile.
     pub fn begin_export(&mut self, id: u64) {
-        let reader = StoreReader::default();
-        self.out.exports.push(Exporting {
-            id,
-            position: 0,
-            last: None,
-            reader,
-            uncopied: None,
-            ended: Vec::new(),
-        });
+        self.out.exports.push(Exporting::new(id));
     }
 
     /// Takes the next step of copying; the result also contains the copies that are void. True: all sessions
@@ -125,29 +225,8 @@ impl Engine {
             return (step, true);
         };
         step.gone.extend(exporting.ended.drain(..).map(Gone::all));
-        let end = exporting.position + STEP_POSITIONS;
-        loop {
-            match sessions.at_position(exporting.position) {
-                None => {
-                    exporting.position = 0;
-                    return (step, true);
-                }
-                Some(_) if exporting.position >= end => return (step, false),
-                Some(None) => {}
-                Some(Some(session)) => {
-                    let (key, last, reader) =
-                        (session.key(), exporting.last_of(session), &mut exporting.reader);
-                    let storing = storing.as_deref_mut();
-                    let mut stored_queue =
-                        StoredQueue { export: id, key, session: session.id, last, reader, storing };
-                    if session.copy(region, &mut step, &mut stored_queue) != Progress::Over {
-                        return (step, false);
-                    }
-                }
-            }
-            exporting.last = None;
-            exporting.position += 1;
-        }
+        let is_over = exporting.copy(region, sessions, storing.as_deref_mut(), &mut step);
+        (step, is_over)
     }
 
     /// The next of these messages, which were taken out of a session, from the number `from` in its stored queue on; and
@@ -165,8 +244,17 @@ impl Engine {
         else {
             return Some((Vec::new(), u64::MAX)); // The session has ended, and its messages with it.
         };
-        let (key, reader, storing) = (stored.key, &mut exporting.reader, storing.as_deref_mut());
-        let mut stored_queue = StoredQueue { export: id, key, session: session.id, last, reader, storing };
+        let Exporting { held_reader, last_request, .. } = exporting;
+        let mut stored_queue = StoredQueue {
+            export: id,
+            key: stored.key,
+            session: session.id,
+            base: session.stored_base(),
+            last,
+            reader: held_reader,
+            last_request,
+            storing: storing.as_deref_mut(),
+        };
         let Read::Part(queued_messages, next) = stored_queue.read(from) else {
             return None;
         };
@@ -190,22 +278,21 @@ impl Engine {
             return false;
         };
         let uncopied = exporting.uncopied.get_or_insert_with(|| {
+            exporting.reading.clear();
             let with_backlog = sessions.iter().filter(|session| session.has_backlog());
             with_backlog.map(|session| (session.key(), session.last_stored())).collect()
         });
-        let is_left = |(key, last): &(SessionKey, u64)| {
+        uncopied.retain(|(key, last)| {
             sessions.get(*key).is_some_and(|session| session.is_uncopied_up_to(id, *last))
-        };
-        uncopied.retain(is_left);
-        // The next step continues with it.
-        uncopied.first().inspect(|(key, _)| exporting.position = key.slot()).is_some()
+        });
+        !uncopied.is_empty()
     }
 
     /// Begins again, because the region has changed. The copies so far are void.
     pub fn copy_anew(&mut self, id: u64) {
         for exporting in self.out.exports.iter_mut().filter(|exporting| exporting.id == id) {
-            (exporting.position, exporting.last) = (0, None);
-            exporting.reader.forget();
+            (exporting.position, exporting.uncopied) = (0, None);
+            exporting.reading.clear();
         }
         self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
     }
@@ -246,10 +333,13 @@ impl Engine {
         let mut refused = 0;
         for mut moving in all {
             let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            let (spooled, stored) = (moving.take_spooled(), moving.take_stored());
+            let (spooled, mut stored) = (moving.take_spooled(), moving.take_stored());
+            if let Some(ended) = stored.take_if(|stored| session.is_some_and(|key| key != stored.key)) {
+                // The store has dropped them with their session.
+                self.out.counters.drop_many(Drop::SessionEnded, ended.numbers.count());
+            }
             match session.and_then(|key| {
-                let in_store = (spooled.as_ref(), stored.filter(|stored| stored.key == key));
-                self.out.take_in(now, key, in_store, moving.into_list_for(key))
+                self.out.take_in(now, key, (spooled.as_ref(), stored), moving.into_list_for(key))
             }) {
                 Some(dropped) => refused += dropped as usize,
                 None => {
@@ -283,6 +373,7 @@ impl Engine {
                 session.store_acknowledged(storing);
                 storing.submit();
             }
+            storing.end_run();
         }
     }
 
@@ -304,10 +395,12 @@ impl Engine {
 
     /// Messages that were taken from a session have moved: the store need not keep them any more.
     pub fn forget_moved(&mut self, stored: &StoredPart) {
-        let Outbound { sessions, storing, .. } = &mut self.out;
+        let Outbound { sessions, storing, exports, .. } = &mut self.out;
         if let (Some(session), Some(storing)) = (sessions.get_mut(stored.key), storing.as_deref_mut()) {
-            stored.numbers.ascending().for_each(|(first, last)| session.forget_moved(first, last));
+            session.forget_moved(&stored.numbers);
             storing.moved(session.id, &stored.numbers);
+            // What was read before has them still.
+            exports.iter_mut().for_each(Exporting::forget_read);
         }
     }
 

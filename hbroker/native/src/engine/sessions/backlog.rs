@@ -13,6 +13,7 @@
 //! messages that are on the link. It is read when these are acknowledged.
 
 use crate::Micros;
+use crate::engine::handover::copied::Copied;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::handover::transfer::Exporting;
@@ -149,6 +150,14 @@ impl Backlog {
         self.newest = self.newest.max(stored.numbers.highest().unwrap_or_default());
         self.messages += stored.numbers.count();
         self.bytes += stored.cost;
+        self.passed_over.remove_all(&stored.numbers);
+    }
+
+    /// What was requested is not in the backlog as it is in the store now.
+    pub fn forget_request(&mut self) {
+        if let Some((from, _)) = &mut self.requested {
+            *from = u64::MAX;
+        }
     }
 
     /// So many messages were taken out, because they move.
@@ -285,6 +294,11 @@ impl SessionQueue {
         }
     }
 
+    /// See [`Backlog::forget_request`].
+    pub fn forget_request(&mut self) {
+        self.backlog_mut().iter_mut().for_each(|backlog| backlog.forget_request());
+    }
+
     /// The link has ended of messages that the backlog passes over: they are a part of it now.
     pub fn restore_order(&mut self) {
         while let Some(first) = self.backlog().filter(|backlog| !backlog.passed_over.is_empty())
@@ -342,9 +356,9 @@ impl Session {
         let (is_ready, count) = (self.is_ready(), stored.numbers.count());
         let Self { queue, in_flight, busy, session_counters, .. } = self;
         let busy = busy.get_or_insert_default();
-        for (first, last) in stored.numbers.ascending() {
-            busy.moving.remove_range(first, last);
-        }
+        busy.moving.remove_all(&stored.numbers);
+        let number = busy.stored_base + first;
+        busy.copied.iter_mut().filter(|copied| copied.next() > number).for_each(Copied::begin_again);
         session_counters.accepted += count;
         while queue.newest().is_some_and(|newest| newest.stored > first)
             && let Some(newest) = queue.pop_newest()
@@ -498,7 +512,7 @@ impl Session {
         self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.leave_uncounted(is_ready, count));
         for mut queued_message in list.queued_messages {
             if queued_message.stored > 0 {
-                self.forget_moved(queued_message.stored, queued_message.stored);
+                self.renumber_moved(queued_message.stored);
                 pending.forget_moved(self.id, &queued_message);
             }
             self.newest += 1;
@@ -595,7 +609,7 @@ impl Outbound {
             && backlog.requested.is_none()
         {
             backlog.requested = Some((backlog.next, last));
-            storing.request(ReadRequest { key, session: id, from: backlog.next, bytes: most, export: 0 });
+            storing.request(ReadRequest { key, session: id, from: backlog.next, bytes: most, copying: None });
         }
     }
 
@@ -624,10 +638,9 @@ impl Outbound {
     }
 
     /// The store's answer to a request of an export.
-    pub fn take_read(&mut self, export: u64, key: SessionKey, from: u64, answer: Messages) {
-        let exporting = self.exports.iter_mut().find(|exporting| exporting.id == export);
-        if let Some(exporting) = exporting {
-            exporting.reader.take_answer(key, from, answer);
+    pub fn take_read(&mut self, export: u64, request: u64, answer: Messages) {
+        if let Some(exporting) = self.exports.iter_mut().find(|exporting| exporting.id == export) {
+            exporting.take_answer(request, answer);
         }
     }
 

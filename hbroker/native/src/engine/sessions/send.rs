@@ -7,6 +7,7 @@ use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
+use crate::engine::handover::transfer::Exporting;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
@@ -293,14 +294,17 @@ impl Outbound {
         }
         if let (Some(storing), Some(stored)) = (self.storing.as_deref_mut(), stored) {
             session.take_back(now, stored, storing);
-            let last = session.last_stored();
-            self.exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, last));
+            self.exports.iter_mut().for_each(Exporting::forget_read);
         }
         match self.storing.as_deref_mut() {
             Some(storing) if session.has_backlog() => {
                 session.take_in_behind(list, storing, &mut self.pending);
             }
             storing => session.take_in(now, list, storing, &mut self.pending),
+        }
+        if session.has_backlog() {
+            let last = session.last_stored();
+            self.exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, last));
         }
         let after = session.waiting();
         self.sessions.recount(before, after);

@@ -100,7 +100,7 @@ pub(super) struct BusyState {
     /// `None`: the owner has not looked since the session stopped being idle.
     progress_marks: Option<ProgressMarks>,
     /// One for each subtree that is about to move.
-    copied: Vec<Copied>,
+    pub(super) copied: Vec<Copied>,
     /// The charge that was counted last for [`Session::shared_bytes`]: its part of its host's share (§7.8).
     counted: Share<Prefix>,
     /// The number of the last message in its stored queue; 0: it has none.

@@ -41,6 +41,8 @@ pub struct Storing {
     requests: Vec<ReadRequest>,
     requested_bytes: usize,
     options: Vec<u8>,
+    /// As [`Self::run_has_ended`].
+    run_has_ended: bool,
 }
 
 impl Storing {
@@ -54,6 +56,7 @@ impl Storing {
             requests: Vec::new(),
             requested_bytes: 0,
             options: Vec::new(),
+            run_has_ended: false,
         }
     }
 
@@ -104,6 +107,10 @@ impl Storing {
         self.end_message();
         let ranges: Vec<(u64, u64)> = ranges.ascending().collect();
         ranges.chunks(MOST_SETTLED).for_each(|some| self.batch.add_moved(session, some.iter().copied()));
+    }
+
+    pub fn end_run(&mut self) {
+        self.run_has_ended = true;
     }
 
     /// A queue in the store, which no session has, becomes the end of a session's stored queue.
@@ -167,6 +174,12 @@ impl Storing {
     }
 
     // Read
+
+    /// All queues were given to the store: this run ends. Then sessions that go offline give it nothing more, because
+    /// what they have left is older than what it got.
+    pub fn run_has_ended(&self) -> bool {
+        self.run_has_ended
+    }
 
     /// Whether no message should be taken over that has to be stored.
     pub fn is_full(&self) -> bool {

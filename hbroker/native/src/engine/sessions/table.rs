@@ -193,6 +193,11 @@ impl Sessions {
         self.sessions.iter().map(|(_, session)| session)
     }
 
+    /// Whether there are no slots from this one on.
+    pub fn is_end(&self, position: usize) -> bool {
+        position >= self.sessions.capacity()
+    }
+
     /// The session in this slot, to be changed. `None`: there are no more slots; `Some(None)`: the slot is
     /// empty.
     pub fn at_position(&mut self, position: usize) -> Option<Option<&mut Session>> {

@@ -77,6 +77,34 @@ impl RangeSet {
         }
     }
 
+    /// Removes every number of another set. No run may have been forgotten.
+    pub fn remove_all(&mut self, others: &Self) {
+        debug_assert_eq!(self.floor, 0, "it is not known which of the forgotten ones were there");
+        let mut left = Vec::with_capacity(self.ranges.len());
+        let mut removed = others.ranges.iter().peekable();
+        for &(mut first, last) in &self.ranges {
+            while removed.next_if(|run| run.1 < first).is_some() {}
+            let mut is_left = true;
+            while let Some(&&(from, to)) = removed.peek()
+                && is_left
+                && from <= last
+            {
+                if first < from {
+                    left.push((first, from - 1));
+                }
+                is_left = to < last;
+                if is_left {
+                    first = to + 1;
+                    removed.next();
+                }
+            }
+            if is_left {
+                left.push((first, last));
+            }
+        }
+        self.ranges = left;
+    }
+
     /// Whether a number was added, or is too old to know.
     pub fn contains(&self, number: u64) -> bool {
         let at = self.ranges.partition_point(|run| run.1 < number);
@@ -226,6 +254,28 @@ mod tests {
                 let missing = (0..=probe).rev().find(|number| !plain.contains(number));
                 assert_eq!(Some(ours.previous_missing(probe)), missing);
             }
+        }
+    }
+
+    #[test]
+    fn removes_another_set_as_a_plain_set_does() {
+        for seed in 0..2_000 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let mut sets = [(), ()].map(|()| {
+                let mut set = RangeSet::default();
+                for _ in 0..rng.random_range(0..12) {
+                    let low = rng.random_range(1..60);
+                    set.insert_range(low, low + rng.random_range(0..9));
+                }
+                set
+            });
+            let plain =
+                sets.each_ref().map(|set| set.ascending().flat_map(|(low, high)| low..=high).collect());
+            let [ours, removed]: [BTreeSet<u64>; 2] = plain;
+            let [set, others] = &mut sets;
+            set.remove_all(others);
+            let expected = runs_of(&ours.difference(&removed).copied().collect());
+            assert_eq!(set.ascending().collect::<Vec<_>>(), expected, "seed {seed}");
         }
     }
 

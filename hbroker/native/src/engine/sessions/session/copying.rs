@@ -32,7 +32,6 @@ pub enum Progress {
 struct StoredCopying<'a, 'b> {
     stored_queue: &'a mut StoredQueue<'b>,
     region: Region<'a>,
-    base: u64,
     moving: &'a RangeSet,
     launched: &'a RangeSet,
     backlog: Option<&'a Backlog>,
@@ -41,11 +40,14 @@ struct StoredCopying<'a, 'b> {
 impl StoredCopying<'_, '_> {
     /// Copies messages that only the store has, and whose numbers are below `bound`.
     fn copy(&mut self, copied: &mut Copied, bound: u64, step: &mut Step) -> Progress {
-        let Self { stored_queue, region, base, moving, launched, backlog } = self;
+        let Self { stored_queue, region, moving, launched, backlog } = self;
         let Some(backlog) = backlog else {
             return Progress::Over;
         };
-        let (base, last) = (*base, stored_queue.last);
+        if !copied.is_reading() {
+            stored_queue.reader.forget();
+        }
+        let (base, last) = (stored_queue.base, stored_queue.last);
         let (key, session) = (stored_queue.key, stored_queue.session);
         loop {
             let from = copied.next().max(base + backlog.next());
@@ -102,7 +104,7 @@ impl Session {
         }
         let oldest = self.oldest();
         let Self { id, key, queue, in_flight, newest, busy, .. } = self;
-        let BusyState { copied, stored_base, moving, launched, .. } = &mut **busy.get_or_insert_default();
+        let BusyState { copied, moving, launched, .. } = &mut **busy.get_or_insert_default();
         let copied = Copied::among(copied, export);
         step.gone.extend(copied.take_gone(key.0, oldest));
         let next = copied.next();
@@ -118,8 +120,8 @@ impl Session {
         let newer: Vec<_> = newer.collect();
         let sent = newer.into_iter().rev().flat_map(|(sent, open)| sent.clone().into_queued_messages(open));
         let sent: Vec<QueuedMessage> = sent.filter(|queued_message| queued_message.number >= next).collect();
-        let (base, backlog) = (*stored_base, queue.backlog());
-        let mut stored_copying = StoredCopying { stored_queue, region, base, moving, launched, backlog };
+        let backlog = queue.backlog();
+        let mut stored_copying = StoredCopying { stored_queue, region, moving, launched, backlog };
         for queued_message in sent.iter().chain(queue.beginning_with(next)) {
             let progress = stored_copying.copy(copied, queued_message.number, step);
             if progress != Progress::Over {
@@ -196,8 +198,10 @@ impl Session {
         sent.into_iter().rev().for_each(|queued_message| list.push_first(queued_message));
         let (taken, behind) = (list.queued_messages.len() as u64, list.split_off(copied.next()));
         let mut stored = StoredPart::new(self.key);
-        list.take_stored(&mut stored);
-        let unread = self.take_unread(&copied, first_unread, &mut stored);
+        if !self.is_member {
+            list.take_stored(&mut stored); // A member's messages may go to other members, so they stay in memory.
+        }
+        let unread = self.take_unread(&mut copied, first_unread, &mut stored);
         let copies = list.queued_messages.len();
         self.tickets -= behind.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
         pending.tickets.extend(behind.iter().filter_map(|queued_message| queued_message.ticket));
@@ -211,6 +215,7 @@ impl Session {
             busy.moving.insert(queued_message.stored);
         }
         let taken = taken + unread;
+        self.leave_other_exports(&stored, &list);
         self.session_counters.drop(Drop::Moved, taken);
         self.end_backlog_if_empty();
         if self.is_idle() {
@@ -220,19 +225,36 @@ impl Session {
     }
 
     /// Takes those messages out that were copied, and that only the store has. Returns their number.
-    fn take_unread(&mut self, copied: &Copied, first_unread: Option<u64>, stored: &mut StoredPart) -> u64 {
+    fn take_unread(
+        &mut self,
+        copied: &mut Copied,
+        first_unread: Option<u64>,
+        stored: &mut StoredPart,
+    ) -> u64 {
         let (Some(first_unread), base) = (first_unread, self.stored_base()) else {
             return 0;
         };
-        let (ranges, cost) = copied.valid_from(first_unread);
         let mut count = 0;
-        for (first, last) in ranges {
-            stored.numbers.insert_range(first - base, last - base);
-            count += last - first + 1;
+        for (first, last) in copied.valid_from(first_unread) {
+            // Some may be on the link.
+            for (first, last) in stored.numbers.missing(first - base, last - base) {
+                stored.numbers.insert_range(first, last);
+                count += last - first + 1;
+            }
         }
+        let cost = copied.mean_cost() * count as usize;
         stored.cost += cost;
         self.leave_backlog(count, cost);
         count
+    }
+
+    /// Messages were taken out: they are gone for the other subtrees that are being copied.
+    fn leave_other_exports(&mut self, stored: &StoredPart, list: &MessageList) {
+        let base = self.stored_base();
+        for copied in self.copied() {
+            stored.numbers.ascending().for_each(|(first, last)| copied.gone(base + first, base + last));
+            list.queued_messages.iter().for_each(|one| copied.gone(one.number, one.number));
+        }
     }
 
     /// Takes over messages that were queued for it at another owner. The store gets those that it does not
@@ -257,7 +279,7 @@ impl Session {
             self.store_others(storing); // The numbers in the stored queue are in the order of the queue.
             for queued_message in &mut list.queued_messages {
                 if queued_message.stored > 0 {
-                    self.forget_moved(queued_message.stored, queued_message.stored); // It comes back.
+                    self.renumber_moved(queued_message.stored); // It comes back.
                     pending.forget_moved(self.id, queued_message);
                 }
                 queued_message.stored = self.number_to_store(queued_message.number);

@@ -34,7 +34,7 @@ impl Session {
     }
 
     /// This is added to a number in the stored queue.
-    pub(super) fn stored_base(&self) -> u64 {
+    pub fn stored_base(&self) -> u64 {
         self.busy.as_ref().map_or(0, |busy| busy.stored_base)
     }
 
@@ -67,18 +67,28 @@ impl Session {
         busy.map(|busy| (busy.stored, busy.launched) = (0, RangeSet::default())).is_some()
     }
 
-    /// Messages of its stored queue have moved to another owner, or have other numbers now.
-    pub fn forget_moved(&mut self, first: u64, last: u64) {
+    /// Messages of its stored queue have moved to another owner.
+    pub fn forget_moved(&mut self, numbers: &RangeSet) {
         if let Some(busy) = &mut self.busy {
-            busy.moving.remove_range(first, last);
+            busy.moving.remove_all(numbers);
+        }
+        self.queue.forget_request();
+    }
+
+    /// A message that was to move comes back, and gets another number.
+    pub(in crate::engine::sessions) fn renumber_moved(&mut self, stored: u64) {
+        if let Some(busy) = &mut self.busy {
+            busy.moving.remove_range(stored, stored);
         }
     }
 
     /// Gives all messages to the store, with their tickets. Those that are not stored yet are newer than those
     /// that are.
     pub fn store_all(&mut self, storing: &mut Storing) {
-        self.store_others(storing);
-        self.release_all(storing.tickets());
+        if !storing.run_has_ended() {
+            self.store_others(storing);
+            self.release_all(storing.tickets());
+        }
     }
 
     /// This run ends: gives the store the messages that no publisher sends again, because it has its PUBACK.
@@ -113,7 +123,7 @@ impl Session {
     /// What this node's store got of its queue while that moved here becomes the end of its stored queue. Returns what
     /// is added to the numbers of these messages.
     pub fn append_stored(&mut self, spooled: &Spooled, storing: &mut Storing) -> u64 {
-        self.store_others(storing); // The numbers in the stored queue are in the order of the queue.
+        self.store_all(storing); // The numbers in the stored queue are in the order of the queue.
         let busy = self.busy.get_or_insert_default();
         let base = busy.number_to_store(self.newest + 1) - 1;
         storing.append(AppendedBody { session: self.id, queue: spooled.queue, base });
@@ -139,6 +149,7 @@ impl BusyState {
         if self.stored == 0 {
             self.stored_base = number - 1;
         }
+        debug_assert!(number > self.stored_base + self.stored, "the store takes only ascending numbers");
         self.stored = number - self.stored_base;
         self.stored
     }
