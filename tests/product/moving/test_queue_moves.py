@@ -32,6 +32,8 @@ RATE = 1_000
 """Messages per second during the handover, in turn for all sessions."""
 LONGEST_GAP_S = 0.25
 """The longest time between two PUBACKs, less the time for which one of the threads waited for a CPU."""
+MOST_MEMORY_MIB = 256
+"""Of a process, while 1 GiB moves."""
 NOTABLE_S = 0.05
 LONG_PATIENCE_S = 600.0
 
@@ -162,8 +164,18 @@ def move_under_load(
         offline_session.read(messages, publisher.sent[f"{offline_session.topic}/live"])
     longest = max(((end - begin) / 1e9 for begin, end in publisher.gaps), default=0)
     own = max((starvation.own_s(*gap) for gap in publisher.gaps), default=0)
-    print(f"longest gap {longest * 1e3:.0f} ms, our own {own * 1e3:.0f} ms")
+    peaks = {name: peak_memory(process.pid) for name, process in home.network.processes().items()}
+    print(f"longest gap {longest * 1e3:.0f} ms, our own {own * 1e3:.0f} ms; MiB {peaks}")
     assert own < LONGEST_GAP_S
+    assert max(peaks.values()) < MOST_MEMORY_MIB, "the queues are not in memory, at either end"
+
+
+def peak_memory(pid: int) -> int:
+    """The most memory that a process has had, in MiB (`VmHWM`, proc_pid_status(5))."""
+    (line,) = (
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:")
+    )
+    return int(line.split()[1]) >> 10
 
 
 def move(home: HomeNetwork, owner: str) -> None:
