@@ -44,7 +44,7 @@ use crate::link_id::{LinkId, PoolClientId, SessionKey};
 use crate::load::{Report, Taker, latency};
 use crate::sink::DatagramSink;
 use crate::tables::retained::{Offer, Wanted, ranges};
-use crate::tables::trie::Subscriber;
+use crate::tables::subscriber::Subscriber;
 use crate::topic::Region;
 use crate::wire::{self, Body, PacketView};
 

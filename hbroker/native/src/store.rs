@@ -35,6 +35,7 @@ pub mod retained;
 pub mod segment;
 #[cfg(test)]
 mod tests;
+pub mod usage;
 pub mod verify;
 
 use std::collections::BTreeSet;

@@ -14,6 +14,7 @@ pub mod groups;
 pub mod jurisdiction;
 pub mod match_set;
 pub mod retained;
+pub mod subscriber;
 pub mod trie;
 pub mod window;
 pub mod zones;

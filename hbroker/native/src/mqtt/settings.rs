@@ -1,7 +1,7 @@
 //! The limits of a listener's connections, and of the sessions behind it.
 
 use crate::Micros;
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 
 /// The limits of every connection of a listener. CONNACK contains those that the protocol has a property for.
 #[derive(Clone, Debug)]

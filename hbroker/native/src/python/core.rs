@@ -22,7 +22,7 @@ use crate::engine::sessions::queue::Bounds;
 use crate::link_id::LinkId;
 use crate::store::mailbox::Health;
 use crate::tables::jurisdiction::Grant;
-use crate::tables::trie::{Overflow, Subscriber};
+use crate::tables::subscriber::{Overflow, Subscriber};
 use crate::tables::zones::Lookup;
 use crate::topic::Region;
 

@@ -5,7 +5,8 @@ use pyo3::types::PyString;
 
 use crate::link_id::SessionKey;
 use crate::tables::match_set::MatchSet;
-use crate::tables::trie::{self, Subscriber};
+use crate::tables::subscriber::Subscriber;
+use crate::tables::trie;
 use crate::topic;
 
 #[pyfunction]

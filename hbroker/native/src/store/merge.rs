@@ -10,6 +10,7 @@
 //!    sequences; apart from that, those that were published earlier come first. So a message that both logs have is
 //!    reached in both at about the same time, and its two records become one (`joining`).
 
+mod chunk;
 mod joining;
 mod order;
 mod reading;
@@ -30,9 +31,10 @@ use crate::store::index::Index;
 use crate::store::record::{Batch, MessageBody, Target};
 use crate::store::segment::Damage;
 
+use chunk::Chunk;
 use joining::Joining;
 use order::Side;
-use reading::{Chunk, Known, read_chunks};
+use reading::{Known, read_chunks};
 use storing::{Batches, store_batches};
 
 /// Records are given to the new store when they have so many bytes.

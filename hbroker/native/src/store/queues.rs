@@ -18,6 +18,7 @@ use crate::store::record::{
     self, AppendedBody, Kind, MessageBody, SettledBody, Target, put_varint, take_varint,
 };
 use crate::store::retained::RetainedPositions;
+use crate::store::usage::{Usage, usage_of};
 
 /// All queues.
 #[derive(Default)]
@@ -36,15 +37,6 @@ pub struct Queues {
     ended: Vec<(u64, u64)>,
     /// By the name of a queue that is the end of a session's queue now: the session, and what is added to its numbers.
     appended: HashMap<u64, (u64, u64), FxBuildHasher>,
-}
-
-/// How much of a segment is needed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// How many entries of queues its messages had, and how many are not settled. A retained message counts as
-    /// one entry until it is not retained any more.
-    pub all: u64,
-    pub live: u64,
 }
 
 impl Queues {
@@ -359,9 +351,4 @@ impl Queues {
 fn next_id(last: &mut u64) -> u64 {
     *last += 1;
     *last
-}
-
-/// The segment that has a position. One of its records must have had an entry.
-pub fn usage_of(usage: &BTreeMap<u64, Usage>, position: u64) -> u64 {
-    usage.range(..=position).next_back().map_or(position, |(base, _)| *base)
 }

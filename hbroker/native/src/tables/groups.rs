@@ -18,7 +18,7 @@ use siphasher::sip::SipHasher24;
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 
 /// In place of the number of a group or a shared subscription: the subscription is the session's own.
 pub const OWN: u32 = u32::MAX;

@@ -34,7 +34,8 @@ use crate::tables::slot_index::SlotIndex;
 use crate::tables::trie::plain::PlainFilters;
 use crate::topic;
 
-pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
+pub use crate::tables::match_set::MatchSet;
+use crate::tables::subscriber::{Overflow, Subscriber};
 
 /// The node above the first levels of all filters.
 const ROOT: u32 = 0;

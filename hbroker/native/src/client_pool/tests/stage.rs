@@ -16,7 +16,7 @@ use crate::engine::subscriber::inbox::MessageId;
 use crate::engine::tests::network::{GRANT, config};
 use crate::engine::transport::event::{Event, Message};
 use crate::link_id::LinkId;
-use crate::tables::trie::Subscriber;
+use crate::tables::subscriber::Subscriber;
 use crate::wire::PublishOut;
 
 pub const NODE: ([u8; 4], u16) = ([192, 0, 2, 1], 7_000);

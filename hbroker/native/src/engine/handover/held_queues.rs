@@ -16,7 +16,7 @@ use crate::engine::sessions::queue::MessageList;
 use crate::link_id::SessionKey;
 use crate::store::mailbox::Mailbox;
 use crate::store::record::Batch;
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 use crate::topic;
 use crate::wire::{
     self, ChoiceRecord, GoneRecord, GoneRecord as Gone, QueuedRecord, SeenRecord, Transfers, Waiting,

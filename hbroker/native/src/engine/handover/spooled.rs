@@ -10,7 +10,7 @@ use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::storing::put_options;
 use crate::link::receive::ranges::RangeSet;
 use crate::store::record::{Batch, Target};
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 use crate::wire::GoneRecord as Gone;
 
 /// A record says of so many ranges at most that they are settled.

@@ -16,7 +16,7 @@ const PART_BYTES: usize = 256 << 10;
 /// Messages of a session's stored queue. Each has its number there.
 struct Part {
     key: SessionKey,
-    /// As in [`StoredQueue`].
+    /// As in [`SessionReader`].
     base: u64,
     /// Those that were read have numbers from the first one on, below the second.
     first: u64,
@@ -51,15 +51,16 @@ pub enum Read<'a> {
     Awaited,
 }
 
-/// The stored queue of a session, as an export reads it.
-pub struct StoredQueue<'a> {
+/// Reads the stored queue of a session for an export.
+pub struct SessionReader<'a> {
     pub export: u64,
     pub key: SessionKey,
     pub session: u64,
     /// A message has this plus its number here as its number in the session. Another stored queue of the session, after
     /// this one has ended, has another.
     pub base: u64,
-    /// The number of its last message that is to be read.
+    /// The number, in the session, of the last message that is to be read. (Its number in the stored queue says nothing
+    /// once another one has begun.)
     pub last: u64,
     pub reader: &'a mut StoreReader,
     /// The number of the last request of the export.
@@ -67,8 +68,8 @@ pub struct StoredQueue<'a> {
     pub storing: Option<&'a mut Storing>,
 }
 
-impl StoredQueue<'_> {
-    /// The messages from the number `from` on, which is not above the last one.
+impl SessionReader<'_> {
+    /// The messages from the number `from` in the stored queue on, which is not above the last one.
     pub fn read(&mut self, from: u64) -> Read<'_> {
         let Self { export, key, session, base, last, reader, last_request, storing } = self;
         let (key, base, last) = (*key, *base, *last);
@@ -86,6 +87,7 @@ impl StoredQueue<'_> {
             return Read::Awaited; // Only a node with a store has stored queues.
         };
         **last_request += 1;
+        let last = last.saturating_sub(base);
         *requested = Some(Requested { request: **last_request, key, base, first: from, last });
         let copying = Some((*export, **last_request));
         storing.request(ReadRequest { key, session: *session, from, bytes: PART_BYTES, copying });

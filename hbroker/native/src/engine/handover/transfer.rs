@@ -18,7 +18,7 @@
 use crate::Micros;
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::held_queues::Moving;
-use crate::engine::handover::stored_copies::{Read, StoreReader, StoredPart, StoredQueue};
+use crate::engine::handover::stored_copies::{Read, SessionReader, StoreReader, StoredPart};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
@@ -62,7 +62,7 @@ pub struct Exporting {
     held_reader: StoreReader,
     /// The number of the last request to the store.
     last_request: u64,
-    /// Once the subtree is not served any more: stored queues that have to be copied, up to these numbers.
+    /// Once the subtree is not served any more: sessions whose stored queues have to be copied, up to these numbers.
     uncopied: Option<Vec<(SessionKey, u64)>>,
     /// The queues of sessions that have ended, and of which messages had been copied.
     pub ended: Vec<u64>,
@@ -71,7 +71,7 @@ pub struct Exporting {
 /// A session whose messages are being copied.
 struct Reading {
     key: SessionKey,
-    /// Its stored queue is copied up to this number in this round. More may come behind that.
+    /// Its messages in the store are copied up to this number in this round. More may come behind that.
     last: u64,
     reader: StoreReader,
 }
@@ -162,7 +162,7 @@ impl Exporting {
             let session = sessions.slots(self.position, 1)?.next();
             self.position += 1;
             if let Some(session) = session {
-                return Some((session.key(), session.last_stored()));
+                return Some((session.key(), session.last_number_in_store()));
             }
         }
     }
@@ -183,9 +183,9 @@ impl Reading {
             return Progress::Over;
         };
         let (key, last, base) = (*key, *last, session.stored_base());
-        let mut stored_queue =
-            StoredQueue { export, key, session: session.id, base, last, reader, last_request, storing };
-        session.copy(region, step, &mut stored_queue)
+        let mut session_reader =
+            SessionReader { export, key, session: session.id, base, last, reader, last_request, storing };
+        session.copy(region, step, &mut session_reader)
     }
 }
 
@@ -242,32 +242,27 @@ impl Engine {
         let last = stored.numbers.highest().unwrap_or_default();
         let (Some(exporting), Some(session), true) = (exporting, sessions.get(stored.key), from <= last)
         else {
-            return Some((Vec::new(), u64::MAX)); // The session has ended, and its messages with it.
+            return Some((Vec::new(), u64::MAX)); // Or the session has ended, and its messages with it.
         };
         let Exporting { held_reader, last_request, .. } = exporting;
-        let mut stored_queue = StoredQueue {
+        let mut session_reader = SessionReader {
             export: id,
             key: stored.key,
             session: session.id,
             base: session.stored_base(),
-            last,
+            last: session.number_of_stored(last),
             reader: held_reader,
             last_request,
             storing: storing.as_deref_mut(),
         };
-        let Read::Part(queued_messages, next) = stored_queue.read(from) else {
+        let Read::Part(queued_messages, next) = session_reader.read(from) else {
             return None;
         };
         let count = queued_messages.len().min(HELD_STEP);
         let some: Vec<QueuedMessage> = queued_messages.drain(..count).collect();
         let next = queued_messages.front().map_or(next, |first| first.stored);
         let some = some.into_iter().filter(|queued_message| stored.numbers.contains(queued_message.stored));
-        let some = some.map(|queued_message| {
-            let is_launched = session.was_launched(queued_message.stored);
-            let number = session.number_of_stored(queued_message.stored);
-            let expires = if is_launched { Micros::MAX } else { queued_message.expires };
-            QueuedMessage { number, expires, ..queued_message }
-        });
+        let some = some.map(|queued_message| session.as_its(queued_message));
         Some((some.collect(), next))
     }
 
@@ -280,7 +275,7 @@ impl Engine {
         let uncopied = exporting.uncopied.get_or_insert_with(|| {
             exporting.reading.clear();
             let with_backlog = sessions.iter().filter(|session| session.has_backlog());
-            with_backlog.map(|session| (session.key(), session.last_stored())).collect()
+            with_backlog.map(|session| (session.key(), session.last_number_in_store())).collect()
         });
         uncopied.retain(|(key, last)| {
             sessions.get(*key).is_some_and(|session| session.is_uncopied_up_to(id, *last))
@@ -301,6 +296,7 @@ impl Engine {
     pub fn stop_export(&mut self, id: u64) {
         self.out.exports.retain(|exporting| exporting.id != id);
         self.out.sessions.iter_mut().for_each(|session| session.stop_copying(id));
+        self.out.spill_all();
     }
 
     /// Takes those messages of a region out of this worker's sessions that no publisher would send again.
@@ -323,6 +319,7 @@ impl Engine {
             moving.push(queued_message);
             moving
         }));
+        self.out.spill_all();
         self.settle_pending(now);
         (all, gone)
     }

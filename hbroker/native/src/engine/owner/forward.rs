@@ -28,8 +28,8 @@ use crate::link::receive::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
 use crate::publisher_id::publisher_id;
 use crate::tables::jurisdiction::{Cut, Decision};
-use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedFragment, RetainedStore};
+use crate::tables::subscriber::Subscriber;
 use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{self, PacketView, PubAckView, PublishView};
 

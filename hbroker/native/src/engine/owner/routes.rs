@@ -30,7 +30,8 @@ use crate::load::topics::Mark;
 use crate::schema::reason;
 use crate::tables::groups::GroupList;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
-use crate::tables::match_set::{MatchSet, Subscriber};
+use crate::tables::match_set::MatchSet;
+use crate::tables::subscriber::Subscriber;
 use crate::tables::trie::SubscriptionTrie;
 use crate::topic;
 

@@ -18,7 +18,7 @@ use crate::engine::transport::outbound::{Outbound, Target};
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::groups::{Fitness, Group};
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 use crate::wire::{ChoiceRecord, PublishView};
 
 /// How many choices for fragmented messages are remembered, one for each group. More at once are rare; then

@@ -18,7 +18,7 @@ use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::groups::shared_id;
-use crate::tables::trie::Subscriber;
+use crate::tables::subscriber::Subscriber;
 use crate::wire::MeantFor;
 
 /// The result of opening a session.

@@ -51,7 +51,7 @@ use crate::engine::transport::links::LinkSlot;
 use crate::engine::transport::outbound::{Handoff, Outbound};
 use crate::engine::{Engine, Side};
 use crate::link_id::{LinkId, SessionKey};
-use crate::tables::match_set::{Overflow, Subscriber};
+use crate::tables::subscriber::{Overflow, Subscriber};
 use crate::wire::{self, PublishView};
 
 /// Whether all publishers are held back, and which of them have to be notified.

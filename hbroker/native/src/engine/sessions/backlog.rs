@@ -1,4 +1,5 @@
-//! The part of a session's queue that only the store has: its newest messages, behind those in memory.
+//! The part of a session's queue that only the store has: its newest messages, behind those in memory. (Messages that
+//! come back may be in front of those on the link, see below.)
 //!
 //! The queue of a session that does not count as connected keeps few messages in memory, if there is a store.
 //! The others, which are stored, are its *backlog*. As long as there is a backlog, further messages are stored,
@@ -6,8 +7,7 @@
 //! the session has a link, it reads the backlog in parts, as the subscriber takes the messages. The store
 //! answers later, at the end of a turn.
 //!
-//! Of a subtree that stops being served, and moves, messages are copied from where they are; so none goes to the
-//! backlog meanwhile. Members of shared groups keep their whole queues in memory, because their messages go to other members when they end.
+//! While a subtree stops being served, and moves, no message of the worker goes from memory to a backlog. Members of shared groups keep their whole queues in memory, because their messages go to other members when they end.
 //!
 //! If the messages of a subtree come back that did not move after all (`take_back`), the backlog may begin before
 //! messages that are on the link. It is read when these are acknowledged.
@@ -30,7 +30,7 @@ use crate::link_id::SessionKey;
 use crate::store::mailbox::ReadRequest;
 use crate::store::queue::QueueState;
 use crate::store::{Messages, Stored};
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 
 /// The most bytes in memory of a queue that can have a backlog, with the cost of keeping the messages: of a
 /// session without a link, and of one that is stalled. The second is more than is there after a part was read.
@@ -62,9 +62,13 @@ pub struct Backlog {
     overflow: Overflow,
     /// Messages on the link that are newer than the first one of the backlog.
     passed_over: RangeSet,
+    /// Messages behind its first one that have moved to another owner.
+    moved: RangeSet,
     /// The store was asked for the messages from the first number on, and has not answered. The last message
     /// that was stored at that time has the second number.
     requested: Option<(u64, u64)>,
+    /// The answer to that request is not to be used.
+    is_void: bool,
 }
 
 /// What a session knows of its stored queue, as in its `BusyState`.
@@ -103,7 +107,9 @@ impl Backlog {
             newest,
             overflow,
             passed_over: RangeSet::default(),
+            moved: RangeSet::default(),
             requested: None,
+            is_void: false,
         }
     }
 
@@ -153,28 +159,34 @@ impl Backlog {
         self.passed_over.remove_all(&stored.numbers);
     }
 
-    /// What was requested is not in the backlog as it is in the store now.
-    pub fn forget_request(&mut self) {
-        if let Some((from, _)) = &mut self.requested {
-            *from = u64::MAX;
-        }
+    /// These messages have moved. What was read before has them still.
+    fn leave_out(&mut self, moved: &RangeSet) {
+        self.moved.insert_all(moved);
+        self.is_void = self.requested.is_some();
     }
 
-    /// So many messages were taken out, because they move.
-    fn leave(&mut self, count: u64, cost: usize) {
+    /// So many messages were taken out, because they move. Returns how many of them were not expected here.
+    fn leave(&mut self, count: u64, cost: usize) -> u64 {
+        let extra = count.saturating_sub(self.messages);
         self.messages = self.messages.saturating_sub(count);
         self.bytes = if self.messages == 0 { 0 } else { self.bytes.saturating_sub(cost) };
         self.uncounted = self.uncounted.min(self.messages);
+        extra
     }
 
-    /// Leaves messages out at both ends that are not in the backlog: on the link, or taken out (`moving`).
+    /// Leaves messages out at both ends that are not in the backlog: on the link, moved, or taken out (`moving`).
     fn trim(&mut self, moving: &RangeSet) {
-        while self.next != moving.next_missing(self.passed_over.next_missing(self.next)) {
-            self.next = moving.next_missing(self.passed_over.next_missing(self.next));
+        let others = [&self.passed_over, &self.moved, moving];
+        let next = |number: u64| others.iter().fold(number, |number, set| set.next_missing(number));
+        let previous = |number: u64| others.iter().fold(number, |number, set| set.previous_missing(number));
+        let (mut first, mut last) = (self.next, self.newest);
+        while next(first) > first {
+            first = next(first);
         }
-        while self.newest != moving.previous_missing(self.passed_over.previous_missing(self.newest)) {
-            self.newest = moving.previous_missing(self.passed_over.previous_missing(self.newest));
+        while previous(last) < last {
+            last = previous(last);
         }
+        (self.next, self.newest) = (first, last);
     }
 
     /// Drops the first message without reading it. Returns its number in the stored queue.
@@ -198,10 +210,10 @@ impl Backlog {
     fn load(&mut self, from: u64, answer: Messages, last: u64, known: &Known<'_>) -> Loaded {
         let mut loaded = Loaded::default();
         let first = self.next;
-        let requested = self.requested.take();
-        let Some((_, last_then)) = requested.filter(|(requested, _)| *requested == from && from <= first)
-        else {
-            return loaded; // Older messages have gone to the backlog since the request.
+        let (requested, is_void) = (self.requested.take(), std::mem::take(&mut self.is_void));
+        let is_of_use = |(requested, _): &(u64, u64)| *requested == from && from <= first && !is_void;
+        let Some((_, last_then)) = requested.filter(is_of_use) else {
+            return loaded; // Or older messages have gone to the backlog since the request.
         };
         // Some may have been dropped since the request.
         let is_in = |stored: &Stored| {
@@ -217,10 +229,7 @@ impl Backlog {
             match storing::restored(stored) {
                 Some(queued_message) => {
                     self.take(queued_message.cost());
-                    let is_launched = known.launched.contains(stored_number);
-                    let expires = if is_launched { Micros::MAX } else { queued_message.expires };
-                    let number = known.base + stored_number;
-                    loaded.queued_messages.push(QueuedMessage { number, expires, ..queued_message });
+                    loaded.queued_messages.push(queued_message.in_session(known.base, known.launched));
                 }
                 None => {
                     self.take(0);
@@ -294,9 +303,9 @@ impl SessionQueue {
         }
     }
 
-    /// See [`Backlog::forget_request`].
-    pub fn forget_request(&mut self) {
-        self.backlog_mut().iter_mut().for_each(|backlog| backlog.forget_request());
+    /// These messages of the stored queue have moved to another owner.
+    pub fn leave_out(&mut self, moved: &RangeSet) {
+        self.backlog_mut().iter_mut().for_each(|backlog| backlog.leave_out(moved));
     }
 
     /// The link has ended of messages that the backlog passes over: they are a part of it now.
@@ -341,7 +350,8 @@ impl Session {
 
     /// So many messages of its backlog were taken out, because they move.
     pub(super) fn leave_backlog(&mut self, count: u64, cost: usize) {
-        self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.leave(count, cost));
+        let extra = self.queue.backlog_mut().as_mut().map_or(0, |backlog| backlog.leave(count, cost));
+        self.session_counters.accepted += extra;
         self.end_backlog_if_empty();
     }
 
@@ -349,16 +359,13 @@ impl Session {
     /// from now on; those in memory that are newer become a part of the backlog, too.
     pub fn take_back(&mut self, now: Micros, stored: StoredPart, storing: &mut Storing) {
         let Some((first, _)) = stored.numbers.lowest() else { return };
-        if self.is_idle() {
-            self.begin(now);
-        }
+        self.begin(now);
         self.store_all(storing);
         let (is_ready, count) = (self.is_ready(), stored.numbers.count());
         let Self { queue, in_flight, busy, session_counters, .. } = self;
         let busy = busy.get_or_insert_default();
         busy.moving.remove_all(&stored.numbers);
-        let number = busy.stored_base + first;
-        busy.copied.iter_mut().filter(|copied| copied.next() > number).for_each(Copied::begin_again);
+        busy.copied.iter_mut().for_each(Copied::begin_again);
         session_counters.accepted += count;
         while queue.newest().is_some_and(|newest| newest.stored > first)
             && let Some(newest) = queue.pop_newest()
@@ -541,7 +548,7 @@ impl Outbound {
         key: SessionKey,
         mut queued_message: QueuedMessage,
     ) -> bool {
-        let Self { sessions, counters, pending, storing, .. } = self;
+        let Self { sessions, counters, pending, storing, exports, .. } = self;
         let (Some(session), Some(storing)) = (sessions.get_mut(key), storing.as_deref_mut()) else {
             return false;
         };
@@ -550,6 +557,10 @@ impl Outbound {
         let (before, source) =
             (session.waiting(), queued_message.source.filter(|_| session.keeps(&queued_message)));
         let has_room = session.make_room(now, &queued_message, pending, counters);
+        if has_room && queued_message.group.is_some() {
+            // It may come from another member, of a subtree that is not served any more.
+            exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, queued_message.number));
+        }
         if has_room {
             session.store_behind(storing, queued_message, ticket);
         } else {
@@ -581,6 +592,14 @@ impl Outbound {
             session.queue.spill(most);
             let after = session.waiting();
             self.sessions.recount(before, after);
+        }
+    }
+
+    /// No subtree is about to be taken out any more: spills what was in memory only for that.
+    pub fn spill_all(&mut self) {
+        if self.storing.is_some() {
+            let keys: Vec<SessionKey> = self.sessions.iter().map(Session::key).collect();
+            keys.into_iter().for_each(|key| self.spill(key, MOST_BYTES));
         }
     }
 

@@ -24,7 +24,7 @@ use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch, is_ope
 use crate::engine::{Engine, Side};
 use crate::link::receive::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 use crate::wire::{Body, Packets, PublishView};
 
 /// The most messages of one batch: each has a position in a record.

@@ -15,10 +15,11 @@ use crate::engine::fragmentation::fragments::chain_of;
 use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::transport::delivery_records::{Positions, Span, Ticket};
 use crate::engine::transport::outbound::Target;
+use crate::link::receive::ranges::RangeSet;
 use crate::link_id::LinkId;
 use crate::load::Load;
 use crate::load::latency::Sample;
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 use crate::topic::Region;
 use crate::wire::{self, Body, MeantFor, PacketView, PublishView};
 
@@ -81,6 +82,13 @@ impl QueuedMessage {
     /// have it (§7.8).
     pub fn launched(self) -> Self {
         Self { expires: Micros::MAX, ..self }
+    }
+
+    /// A message from a stored queue, as its session has it. `base`: what is added to its number there. `launched`: the
+    /// numbers there of messages that were given to a link, and so do not expire.
+    pub fn in_session(self, base: u64, launched: &RangeSet) -> Self {
+        let expires = if launched.contains(self.stored) { Micros::MAX } else { self.expires };
+        Self { number: base + self.stored, expires, ..self }
     }
 
     /// The message for another session than the one that had it.

@@ -11,7 +11,7 @@ use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::shrink::shrink;
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 
 /// The cost of keeping one message, in addition to its bytes.
 const OVERHEAD: usize = size_of::<QueuedMessage>();

@@ -303,7 +303,7 @@ impl Outbound {
             storing => session.take_in(now, list, storing, &mut self.pending),
         }
         if session.has_backlog() {
-            let last = session.last_stored();
+            let last = session.last_number_in_store();
             self.exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, last));
         }
         let after = session.waiting();

@@ -34,7 +34,7 @@ use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::Share;
 use crate::tables::groups::Fitness;
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 use crate::wire::GoneRecord as Gone;
 
 /// The most that the owner gives to a link, whatever credit the subscriber grants (§9).

@@ -18,7 +18,7 @@ use crate::store::mailbox::{Mailbox, ReadRequest};
 use crate::store::merge::{Fields, Identity};
 use crate::store::record::{AppendedBody, Batch, Target};
 use crate::store::{Messages, Stored};
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 use crate::wire::{MeantFor, PublishId};
 
 /// The targets of a message are divided into several records if they have more bytes than this.
@@ -102,13 +102,14 @@ impl Storing {
         numbers.clear();
     }
 
-    /// Messages of a session, from one number to another in its stored queue, wait at another node from now on.
+    /// Messages of a session, with these numbers in its stored queue, wait at another node from now on.
     pub fn moved(&mut self, session: u64, ranges: &RangeSet) {
         self.end_message();
         let ranges: Vec<(u64, u64)> = ranges.ascending().collect();
         ranges.chunks(MOST_SETTLED).for_each(|some| self.batch.add_moved(session, some.iter().copied()));
     }
 
+    /// All queues were given to the store.
     pub fn end_run(&mut self) {
         self.run_has_ended = true;
     }

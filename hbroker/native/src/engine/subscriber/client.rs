@@ -16,7 +16,7 @@ use crate::engine::{Client, Engine, HOUSEKEEPING, Side};
 use crate::keyed_hash::KeyedHash;
 use crate::link::receive::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 use crate::tables::zones::Zones;
 use crate::wire::{PacketView, PublishView};
 

@@ -12,6 +12,7 @@ use crate::engine::handover::copied::Step;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
 use crate::engine::sessions::message::publish_of;
 use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::storing;
 use crate::tables::jurisdiction::Grant;
 use crate::topic::Region;
 use crate::wire::{PublishOut, Transfers};
@@ -286,8 +287,9 @@ fn known_at_source(network: &mut Network, old: usize, gave: &[Moving]) -> (Vec<K
             let its = read.messages.into_iter().filter(|one| stored.numbers.contains(one.number));
             let before = all.len();
             all.extend(its.map(|one| {
-                let is_launched = one.expires == u64::MAX || session.was_launched(one.number);
-                (moving.session, one.field, is_launched)
+                let (session_id, field) = (moving.session, one.field.clone());
+                let one = session.as_its(storing::restored(one).expect("it is valid"));
+                (session_id, field, one.expires == u64::MAX)
             }));
             assert_eq!((all.len() - before) as u64, stored.numbers.count());
             count += all.len() - before;

@@ -4,7 +4,7 @@ use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{add_persistent, check, dropped, go_offline, grant, status, subscribe};
 use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
-use crate::tables::match_set::{Overflow, Subscriber};
+use crate::tables::subscriber::{Overflow, Subscriber};
 use crate::wire::{self, PublishOut};
 
 pub const BOUNDS: Bounds = Bounds { messages: 200, bytes: 1 << 20 };

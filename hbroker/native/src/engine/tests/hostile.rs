@@ -201,7 +201,7 @@ fn subscribe_whoever_is_up(engine: &mut Engine, now: Micros, event: &crate::engi
         let Some(session) = engine.session_key(peer.session) else {
             return;
         };
-        let subscriber = crate::tables::trie::Subscriber::new(session, 2);
+        let subscriber = crate::tables::subscriber::Subscriber::new(session, 2);
         engine.subscribe("a/#", "", subscriber);
     }
 }

@@ -26,7 +26,7 @@ use crate::engine::transport::event::{DownReason, Event, Message};
 use crate::link_id::SessionKey;
 use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Grant};
-use crate::tables::trie::Subscriber;
+use crate::tables::subscriber::Subscriber;
 use crate::topic;
 use crate::wire::{self, Body, PacketView, PublishOut};
 pub use audit::Audits;

@@ -20,7 +20,7 @@ use crate::engine::sessions::table::LOOK;
 use crate::engine::transport::outbound::Outbound;
 use crate::link_id::LinkId;
 use crate::prefix::Prefix;
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 
 /// The bounds of a queue that the node's settings give.
 pub const OWN: Bounds = Bounds { messages: 0, bytes: 0 };

@@ -10,7 +10,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::message::publish_of;
 use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
-use crate::tables::match_set::{Overflow, Subscriber};
+use crate::tables::subscriber::{Overflow, Subscriber};
 use crate::wire::PublishOut;
 
 /// Bytes in memory that an offline session may have, and a message more.

@@ -2,7 +2,7 @@
 
 use super::network::{Faults, Network, SECOND, message};
 use super::sessions::go_offline;
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 
 /// A client that is subscribed at a node, with nobody listening yet.
 fn subscribed(seed: u64, persistent: bool) -> (Network, usize, usize) {

@@ -26,7 +26,7 @@ use crate::link::send::outbox::Stretch;
 use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
-use crate::tables::match_set::{Overflow, Subscriber};
+use crate::tables::subscriber::{Overflow, Subscriber};
 use crate::wire::MeantFor;
 
 /// What one worker sends to another.

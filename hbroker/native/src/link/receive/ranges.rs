@@ -64,6 +64,14 @@ impl RangeSet {
         }
     }
 
+    /// Adds every number of another set.
+    pub fn insert_all(&mut self, others: &Self) {
+        let mut ranges: Vec<(u64, u64)> = self.ascending().chain(others.ascending()).collect();
+        ranges.sort(); // Two sorted parts, which this merges.
+        self.ranges.clear();
+        ranges.into_iter().for_each(|(low, high)| self.insert_range(low, high));
+    }
+
     /// Removes every number from `low` to `high`. No run may have been forgotten.
     pub fn remove_range(&mut self, low: u64, high: u64) {
         debug_assert_eq!(self.floor, 0, "it is not known which of the forgotten ones were there");
@@ -258,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn removes_another_set_as_a_plain_set_does() {
+    fn adds_and_removes_another_set_as_a_plain_set_does() {
         for seed in 0..2_000 {
             let mut rng = SmallRng::seed_from_u64(seed);
             let mut sets = [(), ()].map(|()| {
@@ -273,6 +281,10 @@ mod tests {
                 sets.each_ref().map(|set| set.ascending().flat_map(|(low, high)| low..=high).collect());
             let [ours, removed]: [BTreeSet<u64>; 2] = plain;
             let [set, others] = &mut sets;
+            let mut union = set.clone();
+            union.insert_all(others);
+            let expected = runs_of(&ours.union(&removed).copied().collect());
+            assert_eq!(union.ascending().collect::<Vec<_>>(), expected, "seed {seed}");
             set.remove_all(others);
             let expected = runs_of(&ours.difference(&removed).copied().collect());
             assert_eq!(set.ascending().collect::<Vec<_>>(), expected, "seed {seed}");

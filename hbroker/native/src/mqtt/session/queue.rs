@@ -16,7 +16,7 @@ use crate::mqtt::distribution::ack_guard::AckGuard;
 use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::settings::SessionSettings;
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 
 /// A message for one client.
 #[derive(Clone, Debug)]

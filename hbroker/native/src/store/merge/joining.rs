@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
+use crate::store::merge::chunk::{Held, Record, Status};
 use crate::store::merge::order::Order;
-use crate::store::merge::reading::{Held, Known, Record, Status};
+use crate::store::merge::reading::Known;
 use crate::store::merge::{Fields, Writer};
 use crate::store::record::Target;
 

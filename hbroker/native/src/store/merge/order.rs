@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::store::merge::Identity;
-use crate::store::merge::reading::{Chunk, Held, Record};
+use crate::store::merge::chunk::{Chunk, Held, Record};
 
 /// About the memory that a range, and a publisher, take.
 const RANGE: usize = 16;

@@ -5,12 +5,12 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use smallvec::SmallVec;
 
 use crate::link::receive::ranges::RangeSet;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
+use crate::store::merge::chunk::{Chunk, Head, Status};
 use crate::store::merge::order::Order;
 use crate::store::merge::{Fields, Identity};
 use crate::store::record::{self, AppendedBody, Kind, MessageBody, SettledBody, Target};
@@ -19,16 +19,6 @@ use crate::store::segment::{self, Damage, read_intact_segment, read_segment};
 /// About the memory that a target takes in [`Known::later`], and what else is kept for its message.
 const TARGET: usize = 64;
 const MESSAGE: usize = 96;
-
-/// How a store has a message for a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    Waiting,
-    /// It was delivered or discarded.
-    Settled,
-    /// It has moved, or it is unknown what became of it.
-    Gone,
-}
 
 /// What is known of a store before its messages are read one by one.
 #[derive(Default)]
@@ -55,64 +45,6 @@ struct Delivered {
     numbers: HashMap<u64, Vec<(u64, RangeSet)>, FxBuildHasher>,
     /// The queues that were appended to those of sessions, by name, with the positions at which that was.
     appended: HashMap<u64, (AppendedBody, u64), FxBuildHasher>,
-}
-
-/// The messages of one segment.
-#[derive(Default)]
-pub struct Chunk {
-    bytes: Vec<u8>,
-    pub heads: Vec<Head>,
-    /// For each target of each message, one after the other.
-    statuses: Vec<Status>,
-}
-
-/// A message in a chunk.
-#[derive(Clone, Copy, Debug)]
-pub struct Head {
-    pub identity: Identity,
-    /// Where the record's body is.
-    start: u32,
-    length: u32,
-    /// Where its targets begin among those of the chunk, and how many they are.
-    targets: u32,
-    count: u32,
-}
-
-/// A message in a record of a log.
-#[derive(Clone, Copy)]
-pub struct Record<'a> {
-    pub identity: Identity,
-    pub body: &'a [u8],
-    /// For each of its targets.
-    pub statuses: &'a [Status],
-}
-
-impl<'a> Record<'a> {
-    /// The message. It was parsed before.
-    pub fn message(&self) -> MessageBody<'a> {
-        MessageBody::parse(self.body).expect("it was valid")
-    }
-}
-
-/// A record that was taken out of its chunk.
-pub struct Held {
-    identity: Identity,
-    body: Vec<u8>,
-    statuses: SmallVec<[Status; 16]>,
-}
-
-impl Held {
-    pub fn new(record: &Record<'_>) -> Self {
-        Self { identity: record.identity, body: record.body.to_vec(), statuses: record.statuses.into() }
-    }
-
-    pub fn record(&self) -> Record<'_> {
-        Record { identity: self.identity, body: &self.body, statuses: &self.statuses }
-    }
-
-    pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.body.len() + self.statuses.len()
-    }
 }
 
 impl Delivered {
@@ -240,22 +172,6 @@ impl Known {
             let target = Target { session, number, options };
             with(self.status(store, &target, position), &self.of_session(store, &target));
         }
-    }
-}
-
-impl Chunk {
-    pub fn record(&self, head: &Head) -> Record<'_> {
-        let targets = head.targets as usize;
-        Record {
-            identity: head.identity,
-            body: &self.bytes[head.start as usize..head.start as usize + head.length as usize],
-            statuses: &self.statuses[targets..targets + head.count as usize],
-        }
-    }
-
-    /// Its memory.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
     }
 }
 

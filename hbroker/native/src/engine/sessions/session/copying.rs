@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::Micros;
 use crate::engine::handover::copied::{Copied, Step};
 use crate::engine::handover::held_queues::Moving;
-use crate::engine::handover::stored_copies::{Read, StoredPart, StoredQueue};
+use crate::engine::handover::stored_copies::{Read, SessionReader, StoredPart};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
@@ -20,7 +20,7 @@ use crate::topic::Region;
 /// What came of a step of copying a session's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Only messages with a ticket are left. Those are the newest, and no message after the first of them is copied.
+    /// Only messages with a ticket are left, which are the newest, or newer ones than this round copies.
     Over,
     /// The step is full.
     Full,
@@ -30,7 +30,7 @@ pub enum Progress {
 
 /// What copying messages from a session's stored queue needs to know.
 struct StoredCopying<'a, 'b> {
-    stored_queue: &'a mut StoredQueue<'b>,
+    session_reader: &'a mut SessionReader<'b>,
     region: Region<'a>,
     moving: &'a RangeSet,
     launched: &'a RangeSet,
@@ -40,21 +40,21 @@ struct StoredCopying<'a, 'b> {
 impl StoredCopying<'_, '_> {
     /// Copies messages that only the store has, and whose numbers are below `bound`.
     fn copy(&mut self, copied: &mut Copied, bound: u64, step: &mut Step) -> Progress {
-        let Self { stored_queue, region, moving, launched, backlog } = self;
+        let Self { session_reader, region, moving, launched, backlog } = self;
         let Some(backlog) = backlog else {
             return Progress::Over;
         };
         if !copied.is_reading() {
-            stored_queue.reader.forget();
+            session_reader.reader.forget();
         }
-        let (base, last) = (stored_queue.base, stored_queue.last);
-        let (key, session) = (stored_queue.key, stored_queue.session);
+        let (base, last) = (session_reader.base, session_reader.last);
+        let (key, session) = (session_reader.key, session_reader.session);
         loop {
             let from = copied.next().max(base + backlog.next());
-            if from >= bound || from > base + last {
+            if from >= bound || from > last {
                 return Progress::Over;
             }
-            let (queued_messages, next) = match stored_queue.read(from - base) {
+            let (queued_messages, next) = match session_reader.read(from - base) {
                 Read::Part(queued_messages, next) => (queued_messages, next),
                 Read::Requested => {
                     copied.begin_to_read();
@@ -75,8 +75,7 @@ impl StoredCopying<'_, '_> {
                     && !backlog.passes_over(first.stored)
                     && !copied.is_gone_unread(number);
                 if is_unread {
-                    let expires = if launched.contains(first.stored) { Micros::MAX } else { first.expires };
-                    let queued_message = QueuedMessage { number, expires, ..first };
+                    let queued_message = first.in_session(base, launched);
                     let is_its = queued_message.is_of(*region);
                     copied.pass(&queued_message, is_its);
                     step.examined(is_its.then_some((key.0, session, &queued_message)));
@@ -95,9 +94,9 @@ impl Session {
         &mut self,
         region: Region<'_>,
         step: &mut Step,
-        stored_queue: &mut StoredQueue<'_>,
+        session_reader: &mut SessionReader<'_>,
     ) -> Progress {
-        let export = stored_queue.export;
+        let export = session_reader.export;
         let is_known = self.busy.iter().any(|busy| busy.copied.iter().any(|copied| copied.is_of(export)));
         if !is_known && self.is_idle() {
             return Progress::Over;
@@ -121,7 +120,7 @@ impl Session {
         let sent = newer.into_iter().rev().flat_map(|(sent, open)| sent.clone().into_queued_messages(open));
         let sent: Vec<QueuedMessage> = sent.filter(|queued_message| queued_message.number >= next).collect();
         let backlog = queue.backlog();
-        let mut stored_copying = StoredCopying { stored_queue, region, moving, launched, backlog };
+        let mut stored_copying = StoredCopying { session_reader, region, moving, launched, backlog };
         for queued_message in sent.iter().chain(queue.beginning_with(next)) {
             let progress = stored_copying.copy(copied, queued_message.number, step);
             if progress != Progress::Over {
@@ -138,16 +137,16 @@ impl Session {
         let progress = stored_copying.copy(copied, u64::MAX, step);
         if progress == Progress::Over {
             copied.end_reading();
-            stored_copying.stored_queue.reader.forget();
+            stored_copying.session_reader.reader.forget();
         }
         progress
     }
 
-    /// Whether some of its messages up to this number in its stored queue are still to be copied from there.
+    /// Whether some of its messages up to this number are still to be copied from its stored queue.
     pub fn is_uncopied_up_to(&self, export: u64, last: u64) -> bool {
         let copied = self.busy.iter().flat_map(|busy| &busy.copied).find(|copied| copied.is_of(export));
         let next = copied.map_or(1, Copied::next);
-        self.first_unread().is_some_and(|first| first.max(next) <= self.number_of_stored(last))
+        self.first_unread().is_some_and(|first| first.max(next) <= last)
     }
 
     /// The region has changed: the copies so far are void.
@@ -198,8 +197,9 @@ impl Session {
         sent.into_iter().rev().for_each(|queued_message| list.push_first(queued_message));
         let (taken, behind) = (list.queued_messages.len() as u64, list.split_off(copied.next()));
         let mut stored = StoredPart::new(self.key);
-        if !self.is_member {
-            list.take_stored(&mut stored); // A member's messages may go to other members, so they stay in memory.
+        // The messages of a member of a group may go to other members, so they stay in memory, unless newer ones do not.
+        if !self.is_member || first_unread.is_some() {
+            list.take_stored(&mut stored);
         }
         let unread = self.take_unread(&mut copied, first_unread, &mut stored);
         let copies = list.queued_messages.len();
@@ -210,7 +210,7 @@ impl Session {
         kept.into_iter()
             .for_each(|queued_message| list.push(QueuedMessage { ticket: None, ..queued_message }));
         let busy = self.busy.get_or_insert_default();
-        stored.numbers.ascending().for_each(|(first, last)| busy.moving.insert_range(first, last));
+        busy.moving.insert_all(&stored.numbers);
         for queued_message in list.queued_messages.iter().filter(|queued_message| queued_message.stored > 0) {
             busy.moving.insert(queued_message.stored);
         }
@@ -276,7 +276,7 @@ impl Session {
         self.newest += count;
         self.session_counters.accepted += count;
         if let Some(storing) = storing {
-            self.store_others(storing); // The numbers in the stored queue are in the order of the queue.
+            self.store_all(storing); // The numbers in the stored queue are in the order of the queue.
             for queued_message in &mut list.queued_messages {
                 if queued_message.stored > 0 {
                     self.renumber_moved(queued_message.stored); // It comes back.

@@ -23,9 +23,17 @@ impl Session {
         self.busy.as_ref().map_or(0, |busy| busy.stored)
     }
 
-    /// Whether a stored message was given to a link: then it does not expire.
-    pub fn was_launched(&self, stored: u64) -> bool {
-        self.busy.as_ref().is_some_and(|busy| busy.launched.contains(stored))
+    /// The number in the session of its last message in the store.
+    pub fn last_number_in_store(&self) -> u64 {
+        self.number_of_stored(self.last_stored())
+    }
+
+    /// A message from its stored queue, as [`QueuedMessage::in_session`] makes it.
+    pub fn as_its(&self, queued_message: QueuedMessage) -> QueuedMessage {
+        match &self.busy {
+            Some(busy) => queued_message.in_session(busy.stored_base, &busy.launched),
+            None => queued_message,
+        }
     }
 
     /// The number in the session of a stored message.
@@ -72,7 +80,7 @@ impl Session {
         if let Some(busy) = &mut self.busy {
             busy.moving.remove_all(numbers);
         }
-        self.queue.forget_request();
+        self.queue.leave_out(numbers);
     }
 
     /// A message that was to move comes back, and gets another number.
@@ -82,8 +90,8 @@ impl Session {
         }
     }
 
-    /// Gives all messages to the store, with their tickets. Those that are not stored yet are newer than those
-    /// that are.
+    /// Gives all messages to the store, with their tickets, unless this run has given it all already and ends. Those that
+    /// are not stored yet are newer than those that are.
     pub fn store_all(&mut self, storing: &mut Storing) {
         if !storing.run_has_ended() {
             self.store_others(storing);

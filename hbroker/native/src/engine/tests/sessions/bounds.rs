@@ -6,7 +6,7 @@ use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{check, dropped, go_offline, grant, publish_many, status, subscribe};
 use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
-use crate::tables::match_set::{Overflow, Subscriber};
+use crate::tables::subscriber::{Overflow, Subscriber};
 
 #[test]
 fn who_acknowledges_datagrams_and_never_a_message_costs_what_its_bounds_say() {

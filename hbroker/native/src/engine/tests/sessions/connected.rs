@@ -9,7 +9,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::session::Session;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 use crate::wire::{self, PublishOut};
 
 /// What each worker has for connected sessions.

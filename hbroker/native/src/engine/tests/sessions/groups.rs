@@ -2,7 +2,7 @@
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND};
 use super::{check, go_offline, publish_many, status, subscribe};
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 
 #[test]
 fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends() {

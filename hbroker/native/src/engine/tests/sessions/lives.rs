@@ -8,7 +8,7 @@ use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::queue::Bounds;
 use crate::link_id::SessionKey;
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 use crate::wire::PublishOut;
 
 /// One life of a few sessions, at random. What must hold is looked at after each step.

@@ -4,7 +4,7 @@ use rand::Rng;
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{OWN, add_persistent, check, dropped, go_offline, link_to, status, subscribe};
-use crate::tables::match_set::Subscriber;
+use crate::tables::subscriber::Subscriber;
 
 /// Half of it is for those that are offline.
 const MEMORY: usize = 4 << 20;

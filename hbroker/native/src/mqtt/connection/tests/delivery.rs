@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::sessions::progress;
-use crate::tables::match_set::Overflow;
+use crate::tables::subscriber::Overflow;
 
 /// How long a client may leave a message unanswered that others wait for.
 const STALL: Micros = 1_500_000;
