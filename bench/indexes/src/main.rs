@@ -204,7 +204,7 @@ impl Database for Rocks {
         }
         let mut options = rocksdb::WriteOptions::default();
         options.set_sync(true);
-        Ok(self.0.write_opt(&batch, &options)?)
+        Ok(self.0.write_opt(batch, &options)?)
     }
 
     fn rows(&self) -> Outcome<usize> {

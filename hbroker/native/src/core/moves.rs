@@ -129,9 +129,9 @@ impl Core {
         (out.into_all(), is_near)
     }
 
-    /// Whether messages that move are still to be copied: those that only the store has, and those that were held before.
-    /// [`Self::copy_export`] continues with them. The answer is about what sessions have at the first call, or the first
-    /// since `less` has changed: from then on no message of the region may be accepted.
+    /// Whether messages that move are still to be copied: those that only the store has, and those that were held
+    /// before. [`Self::copy_export`] continues with them. The answer is about what sessions have at the first call,
+    /// or the first since `less` has changed: from then on no message of the region may be accepted.
     pub fn is_uncopied(&self, id: u64, less: &[String]) -> bool {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {

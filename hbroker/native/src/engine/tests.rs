@@ -12,6 +12,7 @@ mod deltas;
 mod early;
 mod flow;
 mod for_many;
+mod given_up;
 mod groups;
 mod handover;
 mod hostile;

@@ -6,9 +6,10 @@
 //! other, does not wait any more. (What has moved to another node is neither: `record::Kind::Moved`.)
 //!
 //! 1. Both logs are read for the sequences of each publisher (`order`).
-//! 2. Both are read again, side by side, and written, by a thread of its own (`storing`). Each publisher's messages are written in the order of their
-//!    sequences; apart from that, those that were published earlier come first. So a message that both logs have is
-//!    reached in both at about the same time, and its two records become one (`joining`).
+//! 2. Both are read again, side by side, and written, by a thread of its own (`storing`). Each publisher's messages
+//!    are written in the order of their sequences; apart from that, those that were published earlier come first. So
+//!    a message that both logs have is reached in both at about the same time, and its two records become one
+//!    (`joining`).
 
 mod chunk;
 mod joining;

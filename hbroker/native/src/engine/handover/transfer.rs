@@ -229,8 +229,8 @@ impl Engine {
         (step, is_over)
     }
 
-    /// The next of these messages, which were taken out of a session, from the number `from` in its stored queue on; and
-    /// from which number on there may be more. `None`: the store is reading them.
+    /// The next of these messages, which were taken out of a session, from the number `from` in its stored queue on;
+    /// and from which number on there may be more. `None`: the store is reading them.
     pub fn copy_held(
         &mut self,
         id: u64,

@@ -7,7 +7,8 @@
 //! the session has a link, it reads the backlog in parts, as the subscriber takes the messages. The store
 //! answers later, at the end of a turn.
 //!
-//! While a subtree stops being served, and moves, no message of the worker goes from memory to a backlog. Members of shared groups keep their whole queues in memory, because their messages go to other members when they end.
+//! While a subtree stops being served, and moves, no message of the worker goes from memory to a backlog. Members of
+//! shared groups keep their whole queues in memory, because their messages go to other members when they end.
 //!
 //! If the messages of a subtree come back that did not move after all (`take_back`), the backlog may begin before
 //! messages that are on the link. It is read when these are acknowledged.

@@ -98,12 +98,13 @@ impl Forwarder {
         let Ok(route) = &routes.find(now, first.topic) else {
             return false;
         };
+        let sessions = route.subscribers.iter().map(|subscriber| subscriber.session);
+        let waits_for_the_disk = first.ack_queued && out.waits_for_the_disk(worker, sessions);
         let is_taken = is_open(route)
             && !route.gathering
             && !out.is_full()
             && !out.store_is_full()
-            && !(first.ack_queued
-                && out.waits_for_the_disk(worker, route.subscribers.iter().map(|one| one.session)))
+            && !waits_for_the_disk
             && out.full.among(route.subscribers.iter().copied()).next().is_none()
             && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
         if !is_taken {

@@ -166,8 +166,8 @@ impl Session {
 
     // Change
 
-    /// `count` messages are accepted for this session. They keep their tickets only if it counts as
-    /// connected, and their publisher did not ask for an early PUBACK. `first` is the first of them, and gets its number.
+    /// `count` messages are accepted for this session. They keep their tickets only if it counts as connected, and
+    /// their publisher did not ask for an early PUBACK. `first` is the first of them, and gets its number.
     pub fn accept(&mut self, now: Micros, count: u32, first: &mut QueuedMessage) {
         first.number = self.newest + 1;
         self.newest += u64::from(count);

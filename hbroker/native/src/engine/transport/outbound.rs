@@ -151,8 +151,9 @@ impl Outbound {
         self.storing.is_some() && self.sessions.get(session).is_some_and(is_stored)
     }
 
-    /// Whether a message that is acknowledged once it is queued (`ack_queued`, §7.3) must reach the disk first, because
-    /// it may have to be stored for one of these sessions. A session of another worker than `worker` is not known here.
+    /// Whether a message that is acknowledged once it is queued (`ack_queued`, §7.3) must reach the disk first,
+    /// because it may have to be stored for one of these sessions. A session of another worker than `worker` is not
+    /// known here.
     pub fn waits_for_the_disk(&self, worker: u8, mut sessions: impl Iterator<Item = SessionKey>) -> bool {
         let is_safe = |session: &Session| session.is_ready() && !session.has_backlog() && !session.is_bounded;
         self.storing.is_some()

@@ -197,7 +197,8 @@ impl Session {
         sent.into_iter().rev().for_each(|queued_message| list.push_first(queued_message));
         let (taken, behind) = (list.queued_messages.len() as u64, list.split_off(copied.next()));
         let mut stored = StoredPart::new(self.key);
-        // The messages of a member of a group may go to other members, so they stay in memory, unless newer ones do not.
+        // The messages of a member of a group may go to other members, so they stay in memory, unless newer ones do
+        // not.
         if !self.is_member || first_unread.is_some() {
             list.take_stored(&mut stored);
         }

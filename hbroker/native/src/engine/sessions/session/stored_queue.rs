@@ -1,9 +1,9 @@
 //! What a session knows of its messages in the store: under which numbers they are there.
 //!
-//! Each message that is stored has a number in the session's *stored queue*: its number in the session, less a constant.
-//! So the store needs not be asked for the number in the session of a message that is only there. Messages that were not
-//! stored leave holes. When the session has none of the stored ones any more, its stored queue ends, and the next one
-//! begins with number 1.
+//! Each message that is stored has a number in the session's *stored queue*: its number in the session, less a
+//! constant. So the store needs not be asked for the number in the session of a message that is only there. Messages
+//! that were not stored leave holes. When the session has none of the stored ones any more, its stored queue ends,
+//! and the next one begins with number 1.
 
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::sessions::message::QueuedMessage;
@@ -90,8 +90,8 @@ impl Session {
         }
     }
 
-    /// Gives all messages to the store, with their tickets, unless this run has given it all already and ends. Those that
-    /// are not stored yet are newer than those that are.
+    /// Gives all messages to the store, with their tickets, unless this run has given it all already and ends. Those
+    /// that are not stored yet are newer than those that are.
     pub fn store_all(&mut self, storing: &mut Storing) {
         if !storing.run_has_ended() {
             self.store_others(storing);
