@@ -17,7 +17,7 @@ pub mod io;
 pub mod load;
 pub mod mqtt;
 pub mod nats;
-mod pace;
+pub mod pace;
 mod payload;
 pub mod protocol;
 

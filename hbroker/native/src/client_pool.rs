@@ -42,7 +42,7 @@ use crate::client_pool::client::{LINGER, PoolClient};
 use crate::client_pool::messages::MessageSink;
 use crate::client_pool::request_table::RequestTable;
 use crate::config::Config;
-use crate::endpoint::worker::{Machine, TurnHook};
+use crate::endpoint::machine::{Machine, TurnHook};
 use crate::engine::metrics::counters::{Counters, Drop, EngineCounters};
 use crate::engine::transport::event::Event;
 use crate::engine::{Engine, Shared};

@@ -29,7 +29,7 @@ use crate::bench::io::client::LoadEndpoint;
 use crate::client_pool::core::ClientPoolCore;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
-use crate::endpoint::worker::Machine;
+use crate::endpoint::machine::Machine;
 use crate::engine::metrics::counters::{Counters, Drop, EngineCounters};
 use crate::engine::metrics::load::Weight;
 use crate::engine::owner::forward::retain;

@@ -13,6 +13,7 @@
 
 pub mod clock;
 pub mod egress;
+pub mod machine;
 pub mod moderation;
 pub mod socket;
 pub mod store_thread;
@@ -33,9 +34,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::Micros;
 use crate::endpoint::clock::Clock;
+use crate::endpoint::machine::Machine;
 use crate::endpoint::socket::{Options, Socket};
 use crate::endpoint::waker::OutputSignal;
-use crate::endpoint::worker::{Machine, Worker};
+use crate::endpoint::worker::Worker;
 use crate::endpoint::worker_handle::{Guard, WorkerHandle};
 
 /// How long `shutdown` waits for the workers. No worker blocks for long, so this is for one that hangs.

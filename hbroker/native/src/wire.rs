@@ -19,6 +19,7 @@
 //! fail then. Nothing is copied: a relay forwards the bytes of the field `publish` as received (§2.3).
 
 mod acks;
+mod datagram;
 mod delta;
 mod emit;
 mod layout;
@@ -34,6 +35,7 @@ mod tests;
 pub use crate::wire::delta::Delta;
 pub use crate::wire::layout::Span;
 pub use acks::{AckView, CutView, PubAckView};
+pub use datagram::{DatagramView, ViewBuffers};
 #[cfg(feature = "python")]
 pub use emit::put_delta_field;
 pub use emit::{
@@ -46,9 +48,7 @@ pub use publish::{FragmentView, MeantFor, PublishId, PublishView, field_of, firs
 pub use records::{ChoiceRecord, GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen_record};
 #[cfg(feature = "python")]
 pub use records::{gone_record, queued_record};
-pub use view::{
-    Body, DatagramView, Header, Kind, PacketView, ViewBuffers, field_like, put_whole, request_of, session_of,
-};
+pub use view::{Body, Header, Kind, PacketView, field_like, put_whole, request_of, session_of};
 
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;

@@ -20,7 +20,7 @@ use hdrhistogram::Histogram;
 
 use super::Nanos;
 use super::checker::{Arrival, Reception};
-use super::pace::Pace;
+use super::pace::{Group, Pace};
 use super::payload::{Stamp, Template};
 
 /// When full windows count as stalled: nothing has arrived for `STALL`, plus `COPY` for each copy in flight.
@@ -47,16 +47,6 @@ pub struct Plan {
     pub qos: u8,
     /// The thread polls without sleeping: it uses a whole CPU, and needs no time to wake up.
     pub polls: bool,
-}
-
-/// Publishers with the same pace, which are counted together.
-#[derive(Clone, Copy, Debug)]
-pub struct Group {
-    pub publishers: usize,
-    /// How many messages each publisher may have in flight; `None`: open loop.
-    pub window: Option<u64>,
-    /// Messages a second of all publishers together; `None`: as fast as they may.
-    pub rate: Option<f64>,
 }
 
 impl Plan {

@@ -1,11 +1,20 @@
 //! When a publisher may send. Times count from the beginning of the load.
 
 use super::Nanos;
-use super::load::Group;
 
 /// In a closed loop a publisher waits until it may send this many messages, or a quarter of its window, so
 /// that they leave together.
 const FLOCK: u64 = 128;
+
+/// Publishers with the same pace, which are counted together.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub publishers: usize,
+    /// How many messages each publisher may have in flight; `None`: open loop.
+    pub window: Option<u64>,
+    /// Messages a second of all publishers together; `None`: as fast as they may.
+    pub rate: Option<f64>,
+}
 
 /// The pace of one publisher.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::endpoint::worker::TurnHook;
+use crate::endpoint::machine::TurnHook;
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::transport::event::Message;
 use crate::link_id::PoolClientId;

@@ -7,7 +7,6 @@
 //! holds off before it listens again, so that not every datagram wakes it ([`Moderation`]).
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +15,7 @@ use std::time::Duration;
 
 use crate::Micros;
 use crate::endpoint::EndpointState;
+use crate::endpoint::machine::Machine;
 use crate::endpoint::moderation::Moderation;
 use crate::endpoint::socket::{self, Arrivals, Intake, Interest, Sleeper, Socket};
 use crate::endpoint::traffic;
@@ -27,51 +27,6 @@ const HANDOFFS_PER_TURN: usize = 512;
 
 /// After at most this many datagrams, others are not likely to have arrived.
 const FEW: usize = 2;
-
-/// What a worker drives. Its inputs are datagrams and time, its outputs datagrams, events or messages, and a
-/// deadline.
-pub trait Machine: Send + 'static {
-    /// What the machine of one worker passes to that of another.
-    type Handoff: Send + 'static;
-
-    fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]);
-    fn handle_timeout(&mut self, now: Micros);
-    fn handle_handoff(&mut self, now: Micros, handoff: Self::Handoff);
-    /// A batch of input has been handled, or a caller has called the machine.
-    fn end_turn(&mut self, _now: Micros) {}
-
-    /// Builds the datagrams that may leave now. It should stop when the sink is full; the call is then
-    /// repeated.
-    fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink);
-    /// The datagrams that were built are on their way. The time is a function, because it is not always
-    /// needed.
-    fn note_departure(&mut self, _now: impl FnOnce() -> Micros) {}
-    /// The next handoff, and the worker that it is for.
-    fn poll_handoff(&mut self) -> Option<(u8, Self::Handoff)> {
-        None
-    }
-    /// Whether `poll_handoff` has something.
-    fn has_handoff(&self) -> bool {
-        false
-    }
-    /// When `handle_timeout` is due.
-    fn poll_timeout(&self) -> Option<Micros>;
-    /// Whether events or messages wait for the reader.
-    fn has_output(&self) -> bool;
-    /// Whether nothing is queued, and everything is acknowledged.
-    fn is_drained(&self) -> bool;
-    /// What to run after each iteration, without the machine's lock. It is asked for once.
-    fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
-        None
-    }
-}
-
-/// What an iteration of a machine causes elsewhere.
-pub trait TurnHook: Send + Sync {
-    /// Called without a lock. `is_worker`: by the worker's own thread, which has time for it; a caller's
-    /// thread has not.
-    fn run(&self, is_worker: bool);
-}
 
 /// The side of a worker that its thread uses.
 pub struct Worker<M: Machine> {

@@ -19,10 +19,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::Micros;
 use crate::endpoint::EndpointState;
 use crate::endpoint::egress::Egress;
+use crate::endpoint::machine::{Machine, TurnHook};
 use crate::endpoint::socket::Socket;
 use crate::endpoint::traffic::Counters;
 use crate::endpoint::waker::Waker;
-use crate::endpoint::worker::{Machine, TurnHook};
 use crate::sink::DatagramSink;
 
 /// If a caller sends more often than this, it leaves sending to the worker, which puts several packets into a

@@ -29,6 +29,7 @@ pub mod connection;
 pub mod connections;
 pub mod counters;
 pub mod listener;
+mod mailbox;
 pub mod output;
 pub mod protocol;
 mod timers;

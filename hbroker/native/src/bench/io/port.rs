@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 
 use crate::bench::Nanos;
 use crate::bench::load::Load;
+use crate::endpoint::machine::Machine;
 use crate::endpoint::socket::Arrivals;
-use crate::endpoint::worker::{Machine, Worker};
+use crate::endpoint::worker::Worker;
 
 /// How many messages a publisher sends before the next connection is driven.
 pub const BURST: u64 = 256;

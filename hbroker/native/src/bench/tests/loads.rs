@@ -1,7 +1,8 @@
 //! Windows, rates and counts, in a time that the test makes.
 
 use crate::bench::Nanos;
-use crate::bench::load::{Counts, Group, Load, Plan, Times};
+use crate::bench::load::{Counts, Load, Plan, Times};
+use crate::bench::pace::Group;
 
 const SECOND: Nanos = 1_000_000_000;
 

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use super::flows::Flows;
+use super::flows::{Arrived, Flows, Slot};
 use super::{Control, no_name};
 
 /// The most messages in one system call.
@@ -43,22 +43,6 @@ pub struct Arrivals {
     width: usize,
     pub(super) names: Box<[libc::sockaddr_storage]>,
     pub(super) controls: Box<[Control]>,
-}
-
-pub type Slot = Box<[u8]>;
-
-/// A message: datagrams from one source, all of one length except the last, which may be shorter.
-pub struct Arrived {
-    pub slot: Slot,
-    pub source: SocketAddr,
-    pub length: usize,
-    pub segment: usize,
-}
-
-impl Arrived {
-    fn datagrams(&self) -> usize {
-        self.length.div_ceil(self.segment)
-    }
 }
 
 impl Arrivals {

@@ -14,7 +14,6 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
-use super::arrivals::Arrived;
 use crate::shrink::shrink;
 
 /// What a message weighs in addition to its bytes: about the cost of storing and handling it.
@@ -50,7 +49,21 @@ struct Flow {
     credit: isize,
 }
 
+pub type Slot = Box<[u8]>;
+
+/// A message: datagrams from one source, all of one length except the last, which may be shorter.
+pub struct Arrived {
+    pub slot: Slot,
+    pub source: SocketAddr,
+    pub length: usize,
+    pub segment: usize,
+}
+
 impl Arrived {
+    pub fn datagrams(&self) -> usize {
+        self.length.div_ceil(self.segment)
+    }
+
     fn weight(&self) -> usize {
         self.length + OVERHEAD
     }

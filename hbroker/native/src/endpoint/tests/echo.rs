@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::UdpSocket;
 
 use super::*;
+use crate::endpoint::machine::TurnHook;
 use crate::endpoint::socket;
-use crate::endpoint::worker::TurnHook;
 use crate::sink::DatagramSink;
 
 /// Sends back what comes, by way of the next worker where it is told to.

@@ -3,8 +3,9 @@
 use std::sync::mpsc;
 
 use super::*;
+use crate::endpoint::machine::TurnHook;
 use crate::endpoint::socket::{self, Arrivals};
-use crate::endpoint::worker::{Step, TurnHook};
+use crate::endpoint::worker::Step;
 
 #[test]
 fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_next_is() {

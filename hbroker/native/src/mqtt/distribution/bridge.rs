@@ -10,7 +10,7 @@ use crate::Micros;
 use crate::client_pool::ClientPool;
 use crate::client_pool::core::ClientPoolCore;
 use crate::client_pool::messages::{Mailbox, MessageSink};
-use crate::endpoint::worker::TurnHook;
+use crate::endpoint::machine::TurnHook;
 use crate::endpoint::worker_handle;
 use crate::engine::Unpublishable;
 use crate::engine::subscriber::batch::{InboxItem, ReceivedBatch};

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::endpoint::EndpointState;
-use crate::endpoint::worker::TurnHook;
+use crate::endpoint::machine::TurnHook;
 use crate::mqtt::Key;
 use crate::mqtt::access::attempts::Attempts;
 use crate::mqtt::access::rules::AccessList;

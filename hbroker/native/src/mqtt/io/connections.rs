@@ -6,7 +6,6 @@ use slab::Slab;
 
 use super::connection::{Connection, LINGER};
 use super::output::Output;
-use super::protocol::Opening;
 use crate::Micros;
 use crate::mqtt::io::timers::{Timer, TimerOf, Timers};
 
@@ -35,6 +34,15 @@ impl ConnectionId {
     pub(super) fn slot(self) -> usize {
         self.0 as u32 as usize
     }
+}
+
+/// The state of a new connection.
+pub struct Opening<C> {
+    pub conversation: C,
+    /// The deadline of `handle_timeout`.
+    pub deadline: Option<Micros>,
+    /// How many bytes the protocol takes from one read, at most.
+    pub read_limit: usize,
 }
 
 /// A connection and the protocol's state of it, which is there until either side closes.

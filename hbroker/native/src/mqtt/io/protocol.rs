@@ -10,7 +10,7 @@
 
 use crate::Micros;
 use crate::mqtt::io::connection::Ending;
-use crate::mqtt::io::connections::{ConnectionId, Connections};
+use crate::mqtt::io::connections::{ConnectionId, Connections, Opening};
 
 /// The protocol of one worker.
 pub trait Protocol: Send + 'static {
@@ -34,15 +34,6 @@ pub trait Protocol: Send + 'static {
     fn poll_timeout(&self) -> Option<Micros> {
         None
     }
-}
-
-/// The state of a new connection.
-pub struct Opening<C> {
-    pub conversation: C,
-    /// The deadline of `handle_timeout`.
-    pub deadline: Option<Micros>,
-    /// How many bytes the protocol takes from one read, at most.
-    pub read_limit: usize,
 }
 
 /// One iteration of a worker.

@@ -20,7 +20,7 @@ use super::protocol::{Protocol, Turn};
 use super::transport::Transport;
 use crate::Micros;
 use crate::endpoint::clock::Clock;
-use crate::mqtt::io::worker_handle::{Mailbox, WAKER};
+use crate::mqtt::io::mailbox::{Mailbox, WAKER};
 
 /// Tokens from this value on are listening sockets; lower tokens are slots of connections.
 const FIRST_LISTENER: usize = 1 << 40;

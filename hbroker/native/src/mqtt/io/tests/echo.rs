@@ -14,9 +14,10 @@ use crate::endpoint::clock::Clock;
 use crate::mqtt::io::Server;
 use crate::mqtt::io::admission::Admission;
 use crate::mqtt::io::connection::Ending;
+use crate::mqtt::io::connections::Opening;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::listener::{Listener, Settings};
-use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
+use crate::mqtt::io::protocol::{Protocol, Turn};
 
 /// Nothing here takes so long, but on a machine that others use.
 pub const PATIENCE: Duration = Duration::from_secs(30);
