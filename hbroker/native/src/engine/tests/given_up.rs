@@ -31,7 +31,7 @@ fn a_move_that_is_given_up_leaves_everything_as_it_was() {
 #[test]
 fn what_did_not_move_after_all_comes_once_in_order() {
     let (mut on_link, mut moved_count) = (0, 0);
-    for seed in 0..100 {
+    for seed in 0..60 {
         let (mut network, old) = Network::with_node(seed, 1);
         let new = network.add_node("elsewhere", 1);
         network.add_store(old);
@@ -129,5 +129,5 @@ fn what_did_not_move_after_all_comes_once_in_order() {
         let status = status(&network, old, client);
         assert_eq!((status.queued, status.session_counters.open()), (0, 0), "seed {seed}");
     }
-    assert!(on_link > 20 && moved_count > 1_000, "{on_link}, {moved_count}");
+    assert!(on_link > 60 && moved_count > 300, "{on_link}, {moved_count}");
 }

@@ -168,7 +168,8 @@ impl Session {
     }
 
     /// Takes its messages of a region out, in order, with their tickets: those in flight, then the queued
-    /// ones. If all queued messages are of the region, this costs only the messages that were not copied yet.
+    /// ones, and those that only the store has. This costs as much as there is in memory.
+    ///
     /// A message with a ticket is dropped, because its publisher gets a refusal and sends it to the next
     /// owner. It moves all the same if a later message of its topic moves, so that the order is kept.
     pub fn leave(
