@@ -59,6 +59,9 @@ const LITTLE: u64 = 64;
 /// A store is compact if this percentage of each segment is needed.
 const COMPACT: u64 = 90;
 
+const WITHOUT_INDEX: &str = "the store's index is missing or empty, and the log alone does not say any more what waits \
+    for whom: put the index back that belongs to this log, or restore a backup of both";
+
 /// POSIX's number for a disk that cannot read what is there, on Linux and macOS.
 const EIO: i32 = 5;
 
@@ -146,10 +149,13 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// Opens the store on a disk, or makes it.
     ///
     /// # Errors
-    /// The disk fails, or the index is damaged.
+    /// The disk fails, the index is damaged, or it is empty although parts of the log were removed.
     pub fn open(disk: D, index: I, settings: Settings) -> io::Result<(Self, Recovered)> {
         let (mut log, mut damage) = Log::open(disk, settings.segment_bytes)?;
         let checkpoint = index.position()?;
+        if checkpoint == 0 && log.is_compacted() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, WITHOUT_INDEX));
+        }
         let mut queues = Queues::load(&index)?;
         let segments: Vec<(u64, u64)> = log.segments().map(|(base, end, _)| (base, end)).collect();
         queues.fit_segments(&segments);

@@ -18,6 +18,8 @@ use crate::store::segment::{
     Damage, HEADER, TRAILER, base_of, end_in, header, name_of, parse_table, table_bytes, walk,
 };
 
+/// The end of the name of a segment with a damaged header, which is kept aside.
+const DAMAGED: &str = ".damaged";
 /// The memory for records that are not written yet is kept up to this size.
 const MOST_KEPT: usize = 4 << 20;
 /// How many bytes are read at once.
@@ -37,6 +39,8 @@ pub struct Log<D> {
     written: u64,
     synced: u64,
     window: Window,
+    /// The bases of segments whose headers were damaged, now or in an earlier run. Their files have other names.
+    damaged: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -101,9 +105,16 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// The disk fails.
     pub fn open(disk: D, segment_bytes: u64) -> io::Result<(Self, Vec<Damage>)> {
-        let (unwritten, window) = (Vec::new(), Window::default());
-        let segments = BTreeMap::new();
-        let mut log = Self { disk, segment_bytes, segments, unwritten, written: 0, synced: 0, window };
+        let mut log = Self {
+            disk,
+            segment_bytes,
+            segments: BTreeMap::new(),
+            unwritten: Vec::new(),
+            written: 0,
+            synced: 0,
+            window: Window::default(),
+            damaged: Vec::new(),
+        };
         let damage = log.find_segments()?;
         match log.segments.last_key_value() {
             Some((_, last)) if last.rewritten.is_none() => {
@@ -126,6 +137,8 @@ impl<D: Disk> Log<D> {
                 self.disk.remove(&name)?; // A rewriting was interrupted.
             } else if let Some(base) = base_of(&name) {
                 bases.push((base, bytes));
+            } else if let Some(base) = name.strip_suffix(DAMAGED).and_then(base_of) {
+                self.damaged.push(base);
             }
         }
         bases.sort_unstable();
@@ -143,7 +156,8 @@ impl<D: Disk> Log<D> {
                 if newest == Some(base) && bytes <= HEADER {
                     self.disk.remove(&name)?; // It had not begun when the process ended.
                 } else {
-                    self.disk.rename(&name, &format!("{name}.damaged"))?;
+                    self.disk.rename(&name, &format!("{name}{DAMAGED}"))?;
+                    self.damaged.push(base);
                     damage.push(Damage { file: name, offset: 0, from: base, to: base });
                 }
                 continue;
@@ -338,6 +352,17 @@ impl<D: Disk> Log<D> {
     /// The position after the last record.
     pub fn end(&self) -> u64 {
         self.written + self.unwritten.len() as u64
+    }
+
+    /// Whether segments were removed or rewritten, so that the log alone does not say what is needed.
+    pub fn is_compacted(&self) -> bool {
+        let mut next = 0;
+        let mut is_kept = |(&base, segment): (&u64, &Segment)| {
+            let is_next = next == base || self.damaged.iter().any(|damaged| (next..base).contains(damaged));
+            next = segment.end;
+            is_next && segment.rewritten.is_none()
+        };
+        !self.segments.iter().all(&mut is_kept)
     }
 
     /// Whether everything that was appended is written.

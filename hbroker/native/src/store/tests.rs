@@ -1,15 +1,17 @@
 //! The store under random work, on a disk that loses power, is full, flips bits, and fails.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::store::disk::Disk;
 use crate::store::fault_disk::FaultDisk;
 use crate::store::log::Recovered;
 use crate::store::memory_index::MemoryIndex;
 use crate::store::record::{AppendedBody, Batch, Target};
-use crate::store::{EIO, Failure, Settings, Store};
+use crate::store::{EIO, Failure, Settings, Store, segment};
 
 /// So small that a run has many segments and checkpoints.
 const SETTINGS: Settings =
@@ -370,6 +372,53 @@ fn space_is_given_back() {
         assert!(bytes <= 3 * live + 3 * slack, "seed {seed}: {bytes} bytes for {live}");
         let (_, blocks) = bench.index.size();
         assert!(blocks <= 40, "{blocks} blocks");
+    }
+}
+
+#[test]
+fn a_compacted_log_is_not_opened_without_its_index() {
+    let mut refused = 0;
+    for seed in 0..100 {
+        let mut bench = Bench::new(seed);
+        for _ in 0..50 {
+            bench.work();
+            bench.commit();
+            if bench.rng.random_bool(0.2) {
+                bench.maintain();
+            }
+            let is_compacted = bench.store.log.is_compacted();
+            let index = MemoryIndex::default();
+            match Store::open(bench.disk.clone(), index.clone(), SETTINGS) {
+                Ok((store, recovered)) => {
+                    assert!(!is_compacted && recovered.damage.is_empty(), "seed {seed}");
+                    (bench.store, bench.index) = (store, index);
+                    bench.check();
+                }
+                Err(error) => {
+                    assert!(is_compacted && error.kind() == io::ErrorKind::NotFound, "seed {seed}: {error}");
+                    refused += 1;
+                    assert_eq!(bench.reopen(false), Recovered::default());
+                }
+            }
+        }
+    }
+    assert!(refused > 500, "{refused}");
+}
+
+#[test]
+fn a_log_without_a_checkpoint_is_opened_although_headers_are_damaged() {
+    for damaged in 0..3 {
+        let mut bench = Bench::new(1);
+        while bench.store.log.segments().count() < 4 {
+            bench.work();
+            bench.commit();
+        }
+        let base = bench.store.log.segments().nth(damaged).unwrap().0;
+        bench.disk.write(&segment::name_of(base), 3, b"?").unwrap();
+        assert!(!bench.reopen(false).damage.is_empty());
+        bench.work();
+        bench.commit();
+        assert!(!bench.reopen(false).damage.is_empty(), "the second run reports it, too");
     }
 }
 
