@@ -12,7 +12,7 @@
 //! What concerns a link or a session is for the engine of the worker that has it. What changes tables
 //! (jurisdiction, subscriptions) changes them in every worker. The workers share the retained messages.
 
-pub mod moves;
+mod moves;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ use crate::engine::metrics::load::Weight;
 use crate::engine::owner::forward::retain;
 use crate::engine::owner::subscriptions::Opened;
 use crate::engine::retained::replay::Request;
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::session::Status;
 use crate::engine::transport::event::{Event, Message};
 use crate::engine::transport::outbound::Handoff;

@@ -38,13 +38,13 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::config::Config;
-use crate::core::moves::Moves;
 use crate::engine::fragmentation::fragments::Splitter;
+use crate::engine::handover::moves::Moves;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::owner::forward::Forwarder;
+use crate::engine::owner::holds::{FullSessions, Holds};
 use crate::engine::owner::home_workers::HomeWorkers;
-use crate::engine::owner::shared_groups::MemberLoads;
-use crate::engine::owner::throttle::{FullSessions, Holds};
+use crate::engine::owner::member_loads::MemberLoads;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
 use crate::engine::publisher::sending::CachedRoute;

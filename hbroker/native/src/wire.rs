@@ -8,7 +8,7 @@
 //!     ──> acks, publish                           acknowledgements; messages and their MQTT properties
 //!     ──> packets, layout                         a packet that is like the one before it
 //!   records (of a handover)
-//! packets to send ──> emit; delta builds a message from the one before it
+//! packets to send ──> emit, fields; delta builds a message from the one before it
 //! ```
 //!
 //! A receiver accepts exactly what a conforming protobuf parser accepts (§2.1). So a node of this
@@ -22,6 +22,7 @@ mod acks;
 mod datagram;
 mod delta;
 mod emit;
+mod fields;
 mod layout;
 mod packets;
 mod publish;
@@ -33,7 +34,7 @@ mod view;
 mod tests;
 
 pub use crate::wire::delta::Delta;
-pub use crate::wire::layout::Span;
+pub use crate::wire::reader::Span;
 pub use acks::{AckView, CutView, PubAckView};
 pub use datagram::{DatagramView, ViewBuffers};
 #[cfg(feature = "python")]
@@ -43,12 +44,13 @@ pub use emit::{
     put_delta, put_fragment_field, put_header, put_packet, put_padding, put_ping_field, put_pong_field,
     put_puback_field, put_publish_field, put_reset_field,
 };
+pub use fields::{FragmentView, MeantFor};
 pub use packets::{Packets, Section};
-pub use publish::{FragmentView, MeantFor, PublishId, PublishView, field_of, first_field, message_of};
+pub use publish::{MessageId, PublishId, PublishView, field_of, first_field, message_of};
 pub use records::{ChoiceRecord, GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen_record};
 #[cfg(feature = "python")]
 pub use records::{gone_record, queued_record};
-pub use view::{Body, Header, Kind, PacketView, field_like, put_whole, request_of, session_of};
+pub use view::{Body, Header, Kind, PacketView, field_like, publish_of, put_whole, request_of, session_of};
 
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;

@@ -12,8 +12,8 @@ use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Worker;
 use crate::engine::Shared;
-use crate::engine::subscriber::inbox::MessageId;
 use crate::link_id::PoolClientId;
+use crate::wire::MessageId;
 
 /// A client pool on a thread with a socket.
 pub struct ClientPoolCore {

@@ -1,77 +1,24 @@
-//! The state of subtrees that change their owner (§5.4), each under a number: copies of the workers' queues,
-//! queues that were taken out of the workers, and records from another owner.
-//!
-//! 1. The source begins an *export*. It copies queues in steps while it still serves the subtree.
-//! 2. The source finishes the export. From then on the subtree's messages are only here, *held*, until the
-//!    target has them or the source needs them again.
-//! 3. The target imports the records. They are held until it serves.
+//! The verbs of the native API for subtrees that change their owner (§5.4). Their state is in
+//! [`Moves`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 
 use super::Core;
-use crate::config::Config;
 use crate::engine::handover::copied::Step;
+use crate::engine::handover::exporting::HELD_STEP;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
-use crate::engine::handover::transfer::HELD_STEP;
+use crate::engine::handover::moves::{Copying, HeldPlace, Move, Moves};
 use crate::engine::sessions::session::copying::Progress;
 use crate::topic::Region;
 use crate::wire::Transfers;
 
-/// The prefix of the numbers of held queues. No worker has this number.
-const HELD_QUEUES: u64 = 0xff << 56;
 /// A round over all sessions that copies fewer bytes than this ends the copying; the rest is sent as the
 /// difference.
 const LITTLE: usize = 64 << 10;
 /// Copying also ends after twice the bytes that were queued when it began, plus this.
 const SLACK: usize = 16 << 20;
-
-/// All exports and imports of a core.
-pub struct Moves {
-    /// How many bytes one import may hold.
-    most: usize,
-    /// How many messages were copied, and how many were sent only after their subtree was not served any
-    /// more.
-    copied: u64,
-    rest: u64,
-    last: u64,
-    last_queue: u64,
-    all: HashMap<u64, Move>,
-    /// If an import has more bytes, large queues go to the store.
-    most_unspooled: usize,
-    /// Gives names to queues in the store. Another run gives others.
-    names: SmallRng,
-}
-
-enum Move {
-    Copying(Copying),
-    HeldQueues(HeldQueues),
-}
-
-/// Which of the messages that were held before come next: the index of their queue, their number in the stored queue
-/// (`u64::MAX`: those are copied), and their position in the list.
-#[derive(Default)]
-struct HeldPlace {
-    queue: usize,
-    stored: u64,
-    position: usize,
-}
-
-/// An export that is being copied.
-struct Copying {
-    subtree: Box<str>,
-    less: Vec<String>,
-    /// What was held before and moves along, which is copied first, and the position of the next step in it.
-    before: HeldQueues,
-    at: HeldPlace,
-    worker: u8,
-    /// Bytes copied in this round, in all, and at most.
-    round: usize,
-    copied: usize,
-    most: usize,
-}
 
 impl Core {
     /// Begins to copy the queues of a region, after what is held under `before` (0: nothing). Returns the
@@ -298,41 +245,6 @@ impl Core {
             copying.less = less.to_vec();
             (copying.worker, copying.round, copying.copied) = (0, 0, 0);
             self.each(|engine, _| engine.copy_anew(id));
-        }
-    }
-}
-
-impl Moves {
-    /// For a run with this seed, which no other run of the node has.
-    pub fn new(config: &Config, seed: u64) -> Self {
-        Self {
-            most: config.queue_memory,
-            copied: 0,
-            rest: 0,
-            last: 0,
-            last_queue: 0,
-            all: HashMap::new(),
-            most_unspooled: config.spool_bytes,
-            names: SmallRng::seed_from_u64(seed),
-        }
-    }
-
-    /// Takes out what is held under a number. Its queues get new numbers, because their sessions may have
-    /// other queues by now.
-    fn take_held(&mut self, id: u64) -> HeldQueues {
-        match self.all.remove(&id) {
-            Some(Move::HeldQueues(mut held)) => {
-                held.rename(|| {
-                    self.last_queue += 1;
-                    HELD_QUEUES | self.last_queue
-                });
-                held
-            }
-            Some(other) => {
-                self.all.insert(id, other);
-                HeldQueues::default()
-            }
-            None => HeldQueues::default(),
         }
     }
 }

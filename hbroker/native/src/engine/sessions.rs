@@ -12,10 +12,14 @@
 //!       |-- settlement          what is left to do afterwards: tickets, messages that the store need not keep
 //!       |-- stored_before       what an earlier run has stored, and may be published again
 //!       |-- storing             messages on their way to the store, and from there
-//!       `-- message             QueuedMessage, QueuedBatch: what a session gets; memory for short messages
+//!       |-- message             QueuedMessage, QueuedBatch: what a session gets
+//!       |-- target              the sessions that get it
+//!       `-- copy_blocks         memory for short messages
 //! ```
 
 pub mod backlog;
+pub mod bounds;
+pub mod copy_blocks;
 pub mod counters;
 pub mod delivery_batches;
 pub mod message;
@@ -27,3 +31,4 @@ pub mod settlement;
 pub mod stored_before;
 pub mod storing;
 pub mod table;
+pub mod target;

@@ -6,13 +6,15 @@
 //!       |-- links               the links: by session, by address, timers, idle links
 //!       |     |-- delivery_records    deliveries that wait for a PUBACK
 //!       |     `-- credit              what the peer takes before it acknowledges
-//!       |-- publish_batch       plain messages of `QoS` 0 that arrived together; those for other workers
+//!       |-- publish_batch       plain messages of `QoS` 0 that arrived together
+//!       |     `-- copies              those for other workers
 //!       `-----> crate::engine::{owner, subscriber, publisher}
 //!     outbound            packets out, handoffs to other workers
 //!     commands            verbs of Python in; event: events for Python out
 //! ```
 
 pub mod commands;
+pub mod copies;
 pub mod credit;
 pub mod datagrams;
 pub mod delivery_records;

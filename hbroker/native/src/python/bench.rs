@@ -116,10 +116,10 @@ impl LoadGenerator {
         let role = self.role(publishes, subscribes, &topics)?;
         let listen = address_in(&listen)?;
         let shared = self.generator.shared.clone();
-        let (slot, core, endpoint) =
+        let (slot, endpoint) =
             ClientPort::open(config.0.clone(), listen, shared, role, topics).map_err(PyOSError::new_err)?;
         self.generator.add(Box::new(slot));
-        let core = Core { core };
+        let core = Core { core: crate::core::Core::of_load(&config.0, Arc::clone(&endpoint)) };
         Py::new(py, PyClassInitializer::from(core).add_subclass(LoadClient(endpoint)))
     }
 

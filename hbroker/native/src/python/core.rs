@@ -18,7 +18,7 @@ use crate::core;
 use crate::engine::Engine;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::retained::replay::Request;
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::link_id::LinkId;
 use crate::store::mailbox::Health;
 use crate::tables::jurisdiction::Grant;

@@ -20,6 +20,10 @@ use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::subscriber::Subscriber;
 
+/// How many choices for fragmented messages are remembered, one for each group. More at once are rare; then
+/// the fragments of a message may go to several members.
+pub const MOST_CHOICES: usize = 4_096;
+
 /// In place of the number of a group or a shared subscription: the subscription is the session's own.
 pub const OWN: u32 = u32::MAX;
 

@@ -8,7 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::acks::CutView;
-use super::publish::{ACK_MODE_QUEUED, FragmentView, MeantFor};
+use super::fields::{ACK_MODE_QUEUED, FragmentView, MeantFor};
 use super::reader::MOST_VARINT;
 use crate::schema::{
     ack, address, challenge, credit, cut, datagram, fragment, header, packet, ping, pong, pub_ack, publish,

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::reader::leading_varint;
+use super::reader::Span;
 
 /// The positions of the bytes that may differ. If a field occurs several times, that of the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,13 +17,6 @@ pub struct Layout {
     pub payload: Span,
     pub sequence: Span,
     pub published_at_us: Span,
-}
-
-/// 32 bits each, because every view of a datagram has a layout.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Span {
-    start: u32,
-    end: u32,
 }
 
 /// The size of a short payload, in bytes.
@@ -41,36 +34,6 @@ pub struct Mask {
     /// What the mask was made for: the layout, and the lengths of the field and of its packet.
     layout: Layout,
     lengths: (usize, usize),
-}
-
-impl Span {
-    pub fn new(start: usize, end: usize) -> Self {
-        Self { start: start as u32, end: end as u32 }
-    }
-
-    /// The position of `fragment` in the bytes that contain it.
-    pub fn of(fragment: &[u8], whole: &[u8]) -> Self {
-        let start = (fragment.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        Self::new(start, start.wrapping_add(fragment.len()))
-    }
-
-    pub fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-
-    /// Whether there is no such position.
-    pub fn is_nowhere(self) -> bool {
-        self.end == 0
-    }
-
-    /// The number at this position; 0 if there is none.
-    #[inline]
-    pub fn number_in(self, packet: &[u8]) -> u64 {
-        if self.is_nowhere() {
-            return 0;
-        }
-        packet.get(self.range().start..).and_then(leading_varint).map_or(0, |(value, _)| value)
-    }
 }
 
 impl Mask {

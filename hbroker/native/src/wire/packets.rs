@@ -8,9 +8,9 @@ use std::borrow::Cow;
 
 use super::Malformed;
 use super::emit::delta_content;
-use super::reader::Reader;
+use super::reader::{Reader, Span};
 use super::view::{Body, PacketView};
-use crate::wire::layout::{Layout, Mask, Span};
+use crate::wire::layout::{Layout, Mask};
 
 /// One packet, or several successive messages of one layout. If they have delivery numbers, these are
 /// consecutive.

@@ -8,13 +8,11 @@ use std::borrow::Cow;
 
 use super::Malformed;
 use super::emit::{PublishOut, put_publish_field};
-use super::reader::{MAX_DEPTH, Reader, check, occurrences};
+use super::fields::{ACK_MODE_QUEUED, FragmentView};
+use super::reader::{MAX_DEPTH, Reader, Span, check, occurrences};
 use crate::Micros;
-use crate::schema::{checks, fragment, packet, publish, user_property};
-use crate::wire::layout::{Layout, Span};
-
-/// `AckMode::ACK_MODE_QUEUED`.
-pub(super) const ACK_MODE_QUEUED: i32 = 1;
+use crate::schema::{checks, packet, publish, user_property};
+use crate::wire::layout::Layout;
 
 /// The most bytes that a message may have in addition to its payload for others to be sent as its deltas: a
 /// few bytes of deltas become as many when they are expanded.
@@ -47,15 +45,6 @@ pub struct PublishView<'a> {
     split: bool,
     /// It was received as a delta of the message before it: `fields` is that packet.
     is_delta: bool,
-}
-
-/// The fragment of a large message (§7.5). Nothing is checked: `index` may not be less than `count`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FragmentView {
-    pub index: u32,
-    pub count: u32,
-    /// The size of the whole payload, in bytes.
-    pub total: u64,
 }
 
 impl<'a> PublishView<'a> {
@@ -229,20 +218,6 @@ pub fn field_of(message: &[u8]) -> Vec<u8> {
     field
 }
 
-impl FragmentView {
-    fn merge(&mut self, mut message: Reader<'_>) -> Result<(), Malformed> {
-        while let Some(tag) = message.tag()? {
-            match tag {
-                fragment::INDEX => self.index = message.varint32()?,
-                fragment::COUNT => self.count = message.varint32()?,
-                fragment::TOTAL => self.total = message.varint()?,
-                _ => message.skip(tag)?,
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The MQTT 5 properties that only an application reads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Properties<'a> {
@@ -287,43 +262,8 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Which subscriptions of its session a PUBLISH is for, if it is not for all that match and are not shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MeantFor {
-    /// A retained message, for the listener that asked for it; 0: for all subscriptions that match and are
-    /// not shared (§7.6).
-    Listener(u64),
-    /// For the shared subscription with this id, which is not 0 (§6.5).
-    Shared(u64),
-}
-
-impl MeantFor {
-    /// `None`: the packet contains neither field.
-    pub fn of(retained_for: Option<u64>, shared_for: u64) -> Option<Self> {
-        let shared = (shared_for > 0).then_some(Self::Shared(shared_for));
-        retained_for.map(Self::Listener).or(shared)
-    }
-
-    pub fn is_retained(self) -> bool {
-        matches!(self, Self::Listener(_))
-    }
-
-    /// The field `retained_for`.
-    pub fn retained_for(self) -> Option<u64> {
-        match self {
-            Self::Listener(listener) => Some(listener),
-            Self::Shared(_) => None,
-        }
-    }
-
-    /// The field `shared_for`.
-    pub fn shared_for(self) -> u64 {
-        match self {
-            Self::Listener(_) => 0,
-            Self::Shared(id) => id,
-        }
-    }
-}
+/// The id of a message: (publisher, sequence number).
+pub type MessageId = (u64, u64);
 
 /// Which message it is. The rest of it is not looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

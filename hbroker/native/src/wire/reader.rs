@@ -7,10 +7,10 @@
 //! deep.
 
 use std::iter;
+use std::ops::Range;
 
 use super::Malformed;
 use crate::schema::{Check, Checks};
-use crate::wire::layout::Span;
 
 /// How deep sub-messages and groups may nest in a datagram.
 pub const MAX_DEPTH: u32 = 100;
@@ -24,6 +24,43 @@ const LENGTH_DELIMITED: u32 = 2;
 const START_GROUP: u32 = 3;
 const END_GROUP: u32 = 4;
 const FIXED32: u32 = 5;
+
+/// The position of bytes in others. 32 bits each, because every view of a datagram has several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    pub fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32 }
+    }
+
+    /// The position of `fragment` in the bytes that contain it.
+    pub fn of(fragment: &[u8], whole: &[u8]) -> Self {
+        let start = (fragment.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+        Self::new(start, start.wrapping_add(fragment.len()))
+    }
+
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// Whether there is no such position.
+    pub fn is_nowhere(self) -> bool {
+        self.end == 0
+    }
+
+    /// The number at this position; 0 if there is none.
+    #[inline]
+    pub fn number_in(self, packet: &[u8]) -> u64 {
+        if self.is_nowhere() {
+            return 0;
+        }
+        packet.get(self.range().start..).and_then(leading_varint).map_or(0, |(value, _)| value)
+    }
+}
 
 /// The unread bytes of a message, and how deep fields may still nest in them.
 #[derive(Clone, Copy)]

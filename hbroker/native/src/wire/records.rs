@@ -7,7 +7,7 @@ use super::emit::{
     put_bytes, put_bytes_unless_empty, put_enum, put_fixed64, put_message_unless_empty, put_number,
     put_present, put_varint,
 };
-use super::publish::MeantFor;
+use super::fields::MeantFor;
 use super::reader::{MAX_DEPTH, MOST_VARINT, Reader, elements};
 use crate::schema::{choice_record, gone_record, queued_record, seen_record, transfer};
 

@@ -8,13 +8,14 @@ use std::borrow::Cow;
 use super::Malformed;
 use super::acks::{AckView, PubAckView};
 use super::emit::put_packet;
-use super::publish::{MeantFor, PublishView};
-use super::reader::{MAX_DEPTH, Reader, check, occurrences};
+use super::fields::MeantFor;
+use super::publish::PublishView;
+use super::reader::{MAX_DEPTH, Reader, Span, check, occurrences};
 use crate::schema::{
     Checks, challenge, checks, credit, datagram, header, leave, order, order_ack, packet, ping, pong,
     pub_accept, pub_connect, referral, reset, sub_ack, subscribe,
 };
-use crate::wire::layout::{Layout, Span};
+use crate::wire::layout::Layout;
 
 /// The link header (§2.2).
 #[derive(Debug, Clone, Copy, Default)]
@@ -377,4 +378,12 @@ fn last_fixed64(view: &PacketView<'_>, body: u32, field: u32) -> Option<u64> {
         value
     };
     occurrences(view.raw, body).filter_map(in_body).last()
+}
+
+/// The message in a field `publish`.
+pub fn publish_of(field: &[u8]) -> Option<PublishView<'_>> {
+    match PacketView::from_raw(field).ok()?.body {
+        Body::Publish(publish) => Some(publish),
+        _ => None,
+    }
 }

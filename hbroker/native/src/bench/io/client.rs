@@ -19,7 +19,6 @@ use super::port::{BURST, Bench, LoadRole, Port, Shared, Turn, register_worker};
 use crate::Micros;
 use crate::bench::load::Load;
 use crate::config::Config;
-use crate::core::Core;
 use crate::endpoint::Endpoint;
 use crate::endpoint::machine::Machine;
 use crate::endpoint::worker::{Step, Worker};
@@ -176,7 +175,7 @@ pub struct ClientPort {
 }
 
 impl ClientPort {
-    /// Binds a socket. Returns the port for the thread, the core for the control, and the endpoint.
+    /// Binds a socket. Returns the port for the thread, and the endpoint for the control.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -186,12 +185,11 @@ impl ClientPort {
         shared: Shared,
         role: LoadRole,
         topics: Vec<String>,
-    ) -> io::Result<(Self, Core, Arc<LoadEndpoint>)> {
-        let load_engine = LoadEngine::new(config.clone(), shared, role, topics);
+    ) -> io::Result<(Self, Arc<LoadEndpoint>)> {
+        let load_engine = LoadEngine::new(config, shared, role, topics);
         let (endpoint, worker) = Endpoint::without_thread(load_engine, listen)?;
         let endpoint = Arc::new(endpoint);
-        let core = Core::of_load(&config, Arc::clone(&endpoint));
-        Ok((Self { worker, endpoint: Arc::clone(&endpoint), role }, core, endpoint))
+        Ok((Self { worker, endpoint: Arc::clone(&endpoint), role }, endpoint))
     }
 }
 

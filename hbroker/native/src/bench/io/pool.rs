@@ -20,8 +20,8 @@ use crate::client_pool::messages::MessageSink;
 use crate::config::Config;
 use crate::endpoint::worker::{Step, Worker};
 use crate::engine::subscriber::batch::InboxItem;
-use crate::engine::subscriber::inbox::MessageId;
 use crate::link_id::PoolClientId;
+use crate::wire::MessageId;
 
 /// Which subscriber of the load each pool client is. Clones share one map.
 #[derive(Clone, Default)]

@@ -10,14 +10,13 @@ use parking_lot::Mutex;
 use crate::client_pool::*;
 use crate::core::Datagrams;
 use crate::engine::owner::subscriptions::Opened;
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::subscriber::batch::InboxItem;
-use crate::engine::subscriber::inbox::MessageId;
 use crate::engine::tests::network::{GRANT, config};
 use crate::engine::transport::event::{Event, Message};
 use crate::link_id::LinkId;
 use crate::tables::subscriber::Subscriber;
-use crate::wire::PublishOut;
+use crate::wire::{MessageId, PublishOut};
 
 pub const NODE: ([u8; 4], u16) = ([192, 0, 2, 1], 7_000);
 pub const GATEWAY: ([u8; 4], u16) = ([192, 0, 2, 2], 7_000);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rustc_hash::FxHasher;
 
 use crate::Micros;
-use crate::engine::sessions::message::CopyBlocks;
+use crate::engine::sessions::copy_blocks::CopyBlocks;
 use crate::link::{DATAGRAM_OVERHEAD, MOST_BODY};
 use crate::wire::{self, Delta, FragmentView, PublishOut};
 

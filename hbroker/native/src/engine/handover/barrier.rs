@@ -13,7 +13,6 @@
 //!
 //! Several subtrees may move at once, and leases are renewed meanwhile, so each subtree has its own barrier.
 
-use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
@@ -93,8 +92,9 @@ impl Engine {
     fn release_deferred(&mut self) {
         let Self { side, out, .. } = self;
         if let Side::Node(node) = side {
-            let Forwarder { deferred, barriers, .. } = &mut **node;
-            let released = deferred.extract_if(.., |(_, queued_message)| !barriers.holds(queued_message));
+            let node = &mut **node;
+            let is_released = |(_, message): &mut (u64, QueuedMessage)| !node.barriers.holds(message);
+            let released = node.deferred.extract_if(.., is_released);
             let before = out.pending.orphans.len();
             out.pending.orphans.extend(released.map(|(_, queued_message)| queued_message));
             if out.pending.orphans.len() > before {

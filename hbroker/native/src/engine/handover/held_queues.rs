@@ -10,14 +10,15 @@ use bytes::Bytes;
 use crate::Micros;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
-use crate::engine::owner::shared_groups::MOST_CHOICES;
-use crate::engine::sessions::message::{QueuedMessage, publish_of};
+use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::queue::MessageList;
 use crate::link_id::SessionKey;
 use crate::store::mailbox::Mailbox;
 use crate::store::record::Batch;
+use crate::tables::groups::MOST_CHOICES;
 use crate::tables::subscriber::Overflow;
 use crate::topic;
+use crate::wire::publish_of;
 use crate::wire::{
     self, ChoiceRecord, GoneRecord, GoneRecord as Gone, QueuedRecord, SeenRecord, Transfers, Waiting,
 };

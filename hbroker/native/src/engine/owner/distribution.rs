@@ -14,22 +14,13 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::Micros;
-use crate::engine::sessions::message::{CopyBlocks, MessageOrigin, QueuedBatch, QueuedMessage};
-use crate::engine::transport::delivery_records::{Span, Ticket};
-use crate::engine::transport::outbound::{ByWorker, Handoff, Outbound, Target, Targets};
-use crate::link_id::LinkId;
+use crate::engine::sessions::copy_blocks::CopyBlocks;
+use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage};
+use crate::engine::sessions::target::{Target, Targets};
+use crate::engine::transport::delivery_records::{Origin, Span, Ticket};
+use crate::engine::transport::outbound::{ByWorker, Handoff, Outbound};
 use crate::topic::Region;
-use crate::wire::PublishView;
-
-/// The id of a message: (publisher, sequence number).
-pub type MessageId = (u64, u64);
-
-/// Where a message came from; its PUBACK goes back there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    pub link: LinkId,
-    pub delivery: u64,
-}
+use crate::wire::{MessageId, PublishView};
 
 /// Messages that were taken over together, until the last of them is distributed.
 struct Pending {
@@ -254,13 +245,6 @@ impl Distribution {
     }
 }
 
-impl Origin {
-    /// The origin of the message that is `position` messages further on.
-    pub fn after(self, position: u64) -> Self {
-        Self { delivery: self.delivery + position, ..self }
-    }
-}
-
 impl Pending {
     fn topic(&self) -> &str {
         str::from_utf8(&self.topic).expect("it was a string when it came")
@@ -303,6 +287,7 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link_id::LinkId;
 
     const fn origin(delivery: u64) -> Origin {
         Origin { link: LinkId(6), delivery }

@@ -4,7 +4,7 @@
 //! message use up a member's credit. So the choice for the first fragment holds for all of them, as long as
 //! that member is there. It moves with the subtree (§5.4).
 //!
-//! A worker knows its own sessions. It reports their fitness for the other workers ([`MemberLoads`]), only
+//! A worker knows its own sessions. It reports their fitness for the other workers (`member_loads`), only
 //! for members of groups, and only when it changes. So only messages for groups cost a look here, and of those only the
 //! messages of groups with members on other workers.
 
@@ -12,18 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use parking_lot::RwLock;
 
-use crate::engine::transport::outbound::{Outbound, Target};
+use crate::engine::sessions::target::Target;
+use crate::engine::transport::outbound::Outbound;
 use crate::keyed_hash::KeyedHash;
-use crate::link_id::SessionKey;
-use crate::tables::groups::{Fitness, Group};
+use crate::tables::groups::{Group, MOST_CHOICES};
 use crate::tables::subscriber::Subscriber;
 use crate::wire::{ChoiceRecord, PublishView};
-
-/// How many choices for fragmented messages are remembered, one for each group. More at once are rare; then
-/// the fragments of a message may go to several members.
-pub const MOST_CHOICES: usize = 4_096;
 
 /// The message's id (publisher, sequence number of its first fragment), and the id of the group's shared
 /// subscription.
@@ -119,30 +114,6 @@ impl SharedGroups {
 fn begun(group: &Group<'_>, publish: &PublishView<'_>) -> Begun {
     let index = publish.fragment.map_or(0, |fragment| fragment.index);
     ((publish.publisher, publish.sequence.wrapping_sub(index.into())), group.id)
-}
-
-/// Maps a session to its id and its fitness.
-pub struct MemberLoads {
-    member_loads: RwLock<HashMap<SessionKey, (u64, Fitness), KeyedHash>>,
-}
-
-impl MemberLoads {
-    pub fn new(seed: u64) -> Self {
-        Self { member_loads: RwLock::new(HashMap::with_hasher(KeyedHash::new(seed))) }
-    }
-
-    pub fn tell(&self, key: SessionKey, id: u64, fitness: Fitness) {
-        self.member_loads.write().insert(key, (id, fitness));
-    }
-
-    pub fn forget(&self, key: SessionKey) {
-        self.member_loads.write().remove(&key);
-    }
-
-    /// `None`: the session has ended.
-    pub fn of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
-        self.member_loads.read().get(&key).copied()
-    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::Micros;
 use crate::engine::fragmentation::fragments::{Fragment, Fragments, Outgoing};
 use crate::engine::publisher::send_queue::{SendQueue, SendQueues, Taken, Turn};
-use crate::engine::sessions::message::CopyBlocks;
+use crate::engine::sessions::copy_blocks::CopyBlocks;
 use crate::engine::transport::credit::Room;
 use crate::engine::transport::delivery_records::{Positions, Ticket};
 use crate::keyed_hash::KeyedHash;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use hashbrown::HashSet;
 
-use crate::engine::subscriber::inbox::MessageId;
 use crate::keyed_hash::KeyedHash;
+use crate::wire::MessageId;
 
 /// How many messages are remembered, each for one listener.
 const MOST: usize = 65_536;

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::engine::owner::forward::retained_fragment;
-use crate::engine::sessions::message::publish_of;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
@@ -17,6 +16,7 @@ use crate::store::record::Batch;
 use crate::store::segment::Damage;
 use crate::tables::retained::RetainedStore;
 use crate::tables::retained::journal::Journal;
+use crate::wire::publish_of;
 
 /// A record says of so many ranges of numbers at most that they are not retained any more.
 const MOST_REMOVED: usize = 65_536;

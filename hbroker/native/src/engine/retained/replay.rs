@@ -1,4 +1,4 @@
-//! Sends retained messages to a new subscription (§7.6).
+//! The retained messages that a new subscription still gets (§7.6).
 //!
 //! A new subscriber gets the messages that are retained when it subscribes and are still retained when their
 //! turn comes. It gets later ones as any subscriber does. So the state of the transmission is a position
@@ -10,21 +10,15 @@
 //! queued bytes. It continues once its link has built datagrams and there is room. Meanwhile its messages are
 //! not queued, except for a small part of the session's queue (`has_room_for_retained`).
 
+mod steps;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::Micros;
-use crate::engine::metrics::counters::Drop;
-use crate::engine::metrics::load::MessageMetrics;
-use crate::engine::owner::forward::Forwarder;
-use crate::engine::sessions::message::{QueuedMessage, publish_of};
-use crate::engine::transport::outbound::Outbound;
 use crate::link_id::SessionKey;
-use crate::tables::retained::{Cursor, Wanted};
+use crate::tables::retained::Cursor;
 use crate::topic;
-use crate::wire::MeantFor;
 
 /// The approximate cost of a replay, without its filter and its current topic.
 const OVERHEAD: usize = 384;
@@ -221,119 +215,6 @@ impl Replays {
             self.sessions.remove(&session);
         }
         Some(replay)
-    }
-}
-
-impl Forwarder {
-    /// Sends a session what it requests: some of it now, the rest step by step. False: not all of it, because
-    /// there are too many replays, of this session or in total.
-    pub fn replay(
-        &mut self,
-        now: Micros,
-        session: SessionKey,
-        request: Request<'_>,
-        out: &mut Outbound,
-    ) -> bool {
-        if out.sessions.get(session).is_none() {
-            return true;
-        }
-        let Request { filter, qos, listener, subtree, first } = request;
-        let name: Name = (filter.into(), listener, subtree.into());
-        match subtree {
-            "" => self.replays.forget(session, filter, Some(listener)),
-            _ => _ = self.replays.forget_one(session, &name),
-        }
-        let wanted = topic::filter_within(filter, subtree);
-        let mut cursor = Wanted::Filter(&wanted).first();
-        if *cursor.topic < *first {
-            cursor.topic = first.into();
-        }
-        let newest = self.retained.lock().newest();
-        let mut replay = Replay { name, wanted: wanted.into(), qos, newest, cursor };
-        let progress = self.advance(now, session, &mut replay, out);
-        if progress == Progress::Done {
-            return true;
-        }
-        let is_taken = self.replays.add(session, replay);
-        if is_taken {
-            self.go_on(now, session, progress, out);
-        } else {
-            out.counters.drop(Drop::ReplaysFull);
-        }
-        is_taken
-    }
-
-    /// Takes one step of one session's replays.
-    pub fn step_replays(&mut self, now: Micros, out: &mut Outbound) {
-        let Some(session) = self.replays.next() else {
-            return;
-        };
-        let Some(mut replay) = self.replays.take_first(session) else {
-            return;
-        };
-        let progress = self.advance(now, session, &mut replay, out);
-        if progress != Progress::Done && !self.replays.put_back(session, replay) {
-            out.counters.drop(Drop::ReplaysFull);
-        }
-        self.go_on(now, session, progress, out);
-    }
-
-    fn go_on(&mut self, now: Micros, session: SessionKey, progress: Progress, out: &mut Outbound) {
-        match progress {
-            Progress::Paused => out.await_room(session),
-            Progress::Done | Progress::More => self.replays.resume(now, session),
-        }
-    }
-
-    /// Takes one step of a replay.
-    fn advance(
-        &mut self,
-        now: Micros,
-        session: SessionKey,
-        replay: &mut Replay,
-        out: &mut Outbound,
-    ) -> Progress {
-        if !out.has_room_for_retained(session, replay.qos, 0) {
-            return Progress::Paused;
-        }
-        let batch = {
-            let mut retained = self.retained.lock();
-            retained.set_time(now);
-            retained.read(Wanted::Filter(&replay.wanted), replay.newest, &replay.cursor)
-        };
-        for piece in batch.pieces {
-            // Every field was checked when it was received, so this cannot fail.
-            let Some(publish) = publish_of(&piece.field) else {
-                continue;
-            };
-            let qos = replay.qos.min(publish.qos);
-            if !out.has_room_for_retained(session, qos, piece.field.len()) {
-                replay.cursor =
-                    Cursor { topic: publish.topic.into(), serial: piece.serial, fragments: piece.index };
-                return Progress::Paused;
-            }
-            send(now, session, &piece.field, qos, replay.name.1, out);
-        }
-        match batch.rest {
-            Some(cursor) => {
-                replay.cursor = cursor;
-                Progress::More
-            }
-            None => Progress::Done,
-        }
-    }
-}
-
-fn send(now: Micros, session: SessionKey, field: &Bytes, qos: u8, listener: u64, out: &mut Outbound) {
-    let Some(publish) = publish_of(field) else {
-        return;
-    };
-    let meant_for = Some(MeantFor::Listener(listener));
-    if qos == 0 {
-        out.offer_copy(session, field, meant_for, &MessageMetrics::of(&publish));
-    } else {
-        let queued_message = QueuedMessage::new(&publish, field.clone());
-        out.offer(now, session, QueuedMessage { qos, meant_for, ..queued_message });
     }
 }
 

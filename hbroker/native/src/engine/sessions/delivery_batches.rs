@@ -15,12 +15,15 @@ use std::iter::once;
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::fragmentation::fragments::chain_of;
-use crate::engine::owner::distribution::{Distribution, Origin};
+use crate::engine::owner::distribution::Distribution;
 use crate::engine::owner::forward::{Forwarder, wants};
-use crate::engine::sessions::message::{QueuedBatch, QueuedMessage, copy_together};
-use crate::engine::transport::delivery_records::{Positions, Span};
-use crate::engine::transport::outbound::{ByWorker, Outbound, Target};
-use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch, is_open};
+use crate::engine::owner::forward_batch::is_open;
+use crate::engine::sessions::copy_blocks::copy_together;
+use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
+use crate::engine::sessions::target::Target;
+use crate::engine::transport::delivery_records::{Origin, Positions, Span};
+use crate::engine::transport::outbound::{ByWorker, Outbound};
+use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch};
 use crate::engine::{Engine, Side};
 use crate::link::receive::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
@@ -111,7 +114,7 @@ impl Forwarder {
             return false;
         }
         out.counters.messages_in += count;
-        let batch_metrics = BatchMetrics::of(batch, now, route.mark, out);
+        let batch_metrics = BatchMetrics::of(batch, now, route.mark, &mut out.load);
         let mut subscribers =
             route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
         if subscribers.peek().is_none() {

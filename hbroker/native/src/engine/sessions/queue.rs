@@ -9,19 +9,13 @@ use std::collections::VecDeque;
 use crate::Micros;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::sessions::backlog::Backlog;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::shrink::shrink;
 use crate::tables::subscriber::Overflow;
 
 /// The cost of keeping one message, in addition to its bytes.
 const OVERHEAD: usize = size_of::<QueuedMessage>();
-
-/// The bounds of a queue, or its size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
-    pub messages: usize,
-    pub bytes: usize,
-}
 
 /// What is removed from a queue that is too large.
 #[derive(Debug)]

@@ -5,17 +5,19 @@
 
 use crate::Micros;
 use crate::broken::Defect;
+use crate::engine::handover::exporting::Exporting;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
-use crate::engine::handover::transfer::Exporting;
 use crate::engine::metrics::counters::{Counters, Drop};
-use crate::engine::metrics::load::MessageMetrics;
+use crate::engine::metrics::message_metrics::MessageMetrics;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
-use crate::engine::sessions::queue::{Bounds, Excess, MessageList};
+use crate::engine::sessions::queue::{Excess, MessageList};
 use crate::engine::sessions::session::{Left, Session, Waiting};
 use crate::engine::sessions::settlement::PendingSettlement;
+use crate::engine::sessions::target::Target;
 use crate::engine::transport::links::{Entry, LinkSlot};
-use crate::engine::transport::outbound::{Outbound, Target};
+use crate::engine::transport::outbound::Outbound;
 use crate::link::{Chain, QueueFull, Queued};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
@@ -56,7 +58,7 @@ impl Outbound {
                 let queued = entry.link.queue_unreliable(field, meant_for);
                 if queued.is_ok() {
                     let packet = entry.link.last_unreliable();
-                    message_metrics.copies_leave(&mut self.load, 1, field, entry, packet);
+                    message_metrics.copies_leave(&mut self.load, 1, field, &mut entry.timed, packet);
                 }
                 queued.err().map(|QueueFull| Drop::QueueFull)
             }
@@ -565,7 +567,7 @@ fn give(
         load,
         *count,
         &queued_message.field,
-        entry,
+        &mut entry.timed,
         Queued::Reliable(first),
     );
     for (position, sample) in timed {

@@ -1,6 +1,6 @@
 //! What handling messages of sessions has left to do. The engine does it afterwards (`settle_pending`).
 
-use crate::engine::owner::throttle::Hold;
+use crate::engine::owner::holds::Hold;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::transport::delivery_records::Tickets;
 use crate::link_id::SessionKey;

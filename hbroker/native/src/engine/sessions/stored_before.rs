@@ -8,13 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::Micros;
-use crate::engine::owner::distribution::MessageId;
-use crate::engine::sessions::message::publish_of;
 use crate::engine::sessions::storing::shared_of;
 use crate::link_id::SessionKey;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
+use crate::wire::{MessageId, publish_of};
 
 /// So long after the start a publisher may send a message again, in microseconds.
 const KNOWN_FOR: Micros = 300_000_000;

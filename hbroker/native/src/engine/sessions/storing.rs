@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::sessions::message::{QueuedMessage, publish_of};
+use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::transport::delivery_records::{Ticket, Tickets};
 use crate::link::receive::ranges::RangeSet;
 use crate::store::mailbox::{Mailbox, ReadRequest};
@@ -19,6 +19,7 @@ use crate::store::merge::{Fields, Identity};
 use crate::store::record::{AppendedBody, Batch, Target};
 use crate::store::{Messages, Stored};
 use crate::tables::subscriber::Overflow;
+use crate::wire::publish_of;
 use crate::wire::{MeantFor, PublishId};
 
 /// The targets of a message are divided into several records if they have more bytes than this.

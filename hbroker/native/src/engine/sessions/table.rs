@@ -9,8 +9,8 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::Micros;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::counters::SessionCounters;
-use crate::engine::sessions::queue::Bounds;
 use crate::engine::sessions::session::{Session, Waiting};
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::{LinkId, SessionKey};

@@ -9,11 +9,24 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::engine::fragmentation::reassembly::Receipt;
-use crate::engine::subscriber::inbox::Deliveries;
 use crate::engine::transport::event::Message;
 use crate::engine::transport::publish_batch::PublishBatch;
 use crate::link_id::LinkId;
 use crate::wire::{self, PublishView, Span};
+
+/// Consecutive deliveries of a link, to be acknowledged together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deliveries {
+    pub link: LinkId,
+    pub first: u64,
+    pub last: u64,
+}
+
+impl From<Receipt> for Deliveries {
+    fn from((link, delivery): Receipt) -> Self {
+        Self { link, first: delivery, last: delivery }
+    }
+}
 
 /// Two messages or more, or the rest of them.
 #[derive(Clone, Debug)]

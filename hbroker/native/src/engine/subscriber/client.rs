@@ -9,8 +9,9 @@ use crate::config::Config;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
 use crate::engine::publisher::sending::CachedRoute;
+use crate::engine::subscriber::batch::Deliveries;
 use crate::engine::subscriber::batch::InboxItem;
-use crate::engine::subscriber::inbox::{Deliveries, Inbox, MessageId, Taken};
+use crate::engine::subscriber::inbox::{Inbox, Taken};
 use crate::engine::transport::event::Message;
 use crate::engine::{Client, Engine, HOUSEKEEPING, Side};
 use crate::keyed_hash::KeyedHash;
@@ -18,7 +19,7 @@ use crate::link::receive::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::subscriber::Subscriber;
 use crate::tables::zones::Zones;
-use crate::wire::{PacketView, PublishView};
+use crate::wire::{MessageId, PacketView, PublishView};
 
 /// How many zones and cuts a client remembers.
 const MAX_ZONES: usize = 100_000;

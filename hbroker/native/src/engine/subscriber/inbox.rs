@@ -36,8 +36,8 @@ use crate::config::Config;
 use crate::engine::fragmentation::reassembly::{Added, Limits, Reassembler, Receipt, ReceivedFragment};
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::retained::delivered::DeliveredRetained;
-use crate::engine::sessions::message::CopyBlocks;
-use crate::engine::subscriber::batch::{InboxItem, ReceivedBatch};
+use crate::engine::sessions::copy_blocks::CopyBlocks;
+use crate::engine::subscriber::batch::{Deliveries, InboxItem, ReceivedBatch};
 use crate::engine::subscriber::unclaimed::Unclaimed;
 use crate::engine::transport::event::Message;
 use crate::engine::transport::publish_batch::PublishBatch;
@@ -47,7 +47,7 @@ use crate::tables::match_set::MatchSet;
 use crate::tables::subscriber::Subscriber;
 use crate::tables::trie::SubscriptionTrie;
 use crate::tables::window::{self, DuplicateWindow};
-use crate::wire::{Body, FragmentView, MeantFor, PacketView, PublishView};
+use crate::wire::{Body, FragmentView, MeantFor, MessageId, PacketView, PublishView};
 
 /// How many publishers are remembered, to recognise retransmitted messages.
 const WINDOW_PUBLISHERS: usize = 16_384;
@@ -564,23 +564,6 @@ impl Listeners {
 
     fn found(&self) -> &[Subscriber] {
         self.known.as_ref().map_or(&[], |known| known.matches.subscribers())
-    }
-}
-
-/// A message's publisher and sequence number.
-pub type MessageId = (u64, u64);
-
-/// Consecutive deliveries of a link, to be acknowledged together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deliveries {
-    pub link: LinkId,
-    pub first: u64,
-    pub last: u64,
-}
-
-impl From<Receipt> for Deliveries {
-    fn from((link, delivery): Receipt) -> Self {
-        Self { link, first: delivery, last: delivery }
     }
 }
 

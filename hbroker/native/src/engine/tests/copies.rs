@@ -2,8 +2,8 @@
 
 use super::network::{MILLISECOND, Network, SECOND, message};
 use crate::engine::tests::two_workers::Apart;
+use crate::engine::transport::copies::MOST_BYTES;
 use crate::engine::transport::outbound::Handoff;
-use crate::engine::transport::publish_batch::MOST_BYTES;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 

@@ -8,7 +8,7 @@ use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use super::sessions::{firsts, status};
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::storing;
 use crate::tables::jurisdiction::Grant;
 use crate::topic::Region;

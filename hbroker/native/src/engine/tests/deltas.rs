@@ -6,8 +6,8 @@ use super::network::{MILLISECOND, Network, SECOND, message};
 use crate::Micros;
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::tests::two_workers::Apart;
+use crate::engine::transport::copies::MOST_BYTES;
 use crate::engine::transport::event::Message;
-use crate::engine::transport::publish_batch::MOST_BYTES;
 use crate::wire::{self, HeaderOut, PublishOut};
 
 /// What a subscriber knows of a message.

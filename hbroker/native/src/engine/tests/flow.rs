@@ -2,7 +2,7 @@
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{add_persistent, check, dropped, go_offline, grant, status, subscribe};
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::schema::reason;
 use crate::tables::subscriber::{Overflow, Subscriber};
 use crate::wire::{self, PublishOut};

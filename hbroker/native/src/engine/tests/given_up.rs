@@ -9,8 +9,8 @@ use super::handover::{install, leave, subscribe_persistently};
 use super::network::{MILLISECOND, Network, SECOND, message};
 use super::sessions::status;
 use crate::engine::handover::held_queues::{HeldQueues, Moving};
-use crate::engine::sessions::message::publish_of;
 use crate::wire::PublishOut;
+use crate::wire::publish_of;
 
 #[test]
 fn a_move_that_is_given_up_leaves_everything_as_it_was() {

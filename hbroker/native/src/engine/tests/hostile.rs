@@ -11,7 +11,7 @@ use super::network::{Faults, GRANT, Network, SECOND, config, message, value};
 use crate::Micros;
 use crate::config::Config;
 use crate::core::Datagrams;
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::{Engine, Shared};
 use crate::schema::reason;
 use crate::wire::{self, Body, DatagramView, HeaderOut, PacketView, PublishOut};

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::owner::subscriptions::Opened;
 use crate::engine::retained::replay::Request;
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::transport::event::{DownReason, Event, Message};
 use crate::link_id::SessionKey;
 use crate::schema::reason;

@@ -90,9 +90,7 @@ fn send_last_of_all(network: &mut Network, node: usize, publisher: impl FnOnce(u
 
 fn retained(network: &Network, node: usize) -> String {
     let found = network.hosts[node].engines[0].shared.retained.lock().found("home/mode");
-    let payload = |field: &[u8]| {
-        crate::engine::sessions::message::publish_of(field).map(|whole| whole.payload.to_vec())
-    };
+    let payload = |field: &[u8]| wire::publish_of(field).map(|whole| whole.payload.to_vec());
     let payloads = found.iter().flat_map(|(_, field)| payload(field).expect("it was valid"));
     String::from_utf8_lossy(&payloads.collect::<Vec<_>>()).into_owned()
 }

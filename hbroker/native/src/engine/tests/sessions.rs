@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use super::network::{MILLISECOND, Network, credit_field, message};
 use crate::Micros;
 use crate::engine::Engine;
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::session::{Session, Status};
 use crate::engine::sessions::table::LOOK;
 use crate::engine::transport::outbound::Outbound;

@@ -4,7 +4,7 @@ use super::flow::{Flood, read, with_node};
 use super::handover::export_queued;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{add_persistent, check, dropped, grant, status};
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 
 #[test]
 fn one_that_answers_a_few_of_many_holds_publishers_for_two_seconds_and_no_longer() {

@@ -7,11 +7,11 @@ use rand::Rng;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{OWN, add_persistent, check, dropped, firsts, go_offline, status, subscribe};
 use crate::engine::metrics::counters::Drop;
-use crate::engine::sessions::message::publish_of;
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::schema::reason;
 use crate::tables::subscriber::{Overflow, Subscriber};
 use crate::wire::PublishOut;
+use crate::wire::publish_of;
 
 /// Bytes in memory that an offline session may have, and a message more.
 const IN_MEMORY: usize = 66_000;

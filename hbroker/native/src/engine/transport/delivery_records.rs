@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use crate::link_id::LinkId;
 use crate::shrink::shrink;
 
 /// It is not worth while to close fewer gaps than this.
@@ -23,6 +24,20 @@ pub struct Ticket {
     /// Its position among the messages that were taken over together.
     pub position: u16,
     pub key: u32,
+}
+
+/// Where a message came from; its PUBACK goes back there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub link: LinkId,
+    pub delivery: u64,
+}
+
+impl Origin {
+    /// The origin of the message that is `position` messages further on.
+    pub fn after(self, position: u64) -> Self {
+        Self { delivery: self.delivery + position, ..self }
+    }
 }
 
 /// Returned tickets. Consecutive ones are merged.

@@ -26,12 +26,11 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
-use crate::engine::subscriber::inbox::MessageId;
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::LinkId;
 use crate::prefix::Prefix;
 use crate::shrink::shrink;
-use crate::wire::{Body, MeantFor, PacketView, PublishView};
+use crate::wire::{Body, MeantFor, MessageId, PacketView, PublishView};
 
 /// Why a link has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

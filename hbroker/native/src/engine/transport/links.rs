@@ -19,7 +19,7 @@ use slab::Slab;
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::metrics::load::Timed;
+use crate::engine::metrics::message_metrics::Timed;
 use crate::engine::publisher::refusals::Refusals;
 use crate::engine::transport::credit::{Allowance, Credit};
 use crate::engine::transport::delivery_records::DeliveryRecords;

@@ -7,27 +7,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::engine::handover::transfer::Exporting;
+use crate::engine::handover::exporting::Exporting;
 use crate::engine::metrics::counters::{Counters, Drop};
-use crate::engine::owner::distribution::Origin;
-use crate::engine::owner::shared_groups::MemberLoads;
-use crate::engine::owner::throttle::{FullSessions, Hold, Holds};
+use crate::engine::owner::holds::{FullSessions, Hold, Holds};
+use crate::engine::owner::member_loads::MemberLoads;
 use crate::engine::sessions::message::QueuedBatch;
 use crate::engine::sessions::session::Session;
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::stored_before::StoredBefore;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
-use crate::engine::transport::delivery_records::Span;
+use crate::engine::sessions::target::Targets;
+use crate::engine::transport::copies::Copies;
+use crate::engine::transport::delivery_records::{Origin, Span};
 use crate::engine::transport::links::Links;
-use crate::engine::transport::publish_batch::Copies;
 use crate::link::receive::pubacks::Success;
 use crate::link::send::outbox::Stretch;
 use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
-use crate::tables::subscriber::{Overflow, Subscriber};
-use crate::wire::MeantFor;
 
 /// What one worker sends to another.
 #[expect(
@@ -61,8 +59,6 @@ pub enum Handoff {
     Datagram { source: std::net::SocketAddr, datagram: Bytes },
 }
 
-pub type Targets = SmallVec<[Target; 4]>;
-
 /// Items, collected for each of the other workers.
 pub struct ByWorker<T>(SmallVec<[(u8, SmallVec<[T; 4]>); 4]>);
 
@@ -83,32 +79,6 @@ impl<T> ByWorker<T> {
     /// cost.)
     pub fn drain(&mut self) -> impl Iterator<Item = (u8, SmallVec<[T; 4]>)> + '_ {
         self.0.drain(..)
-    }
-}
-
-/// A session that gets a message.
-#[derive(Clone, Debug)]
-pub struct Target {
-    pub session: SessionKey,
-    pub qos: u8,
-    /// The id of the shared subscription through which it gets the message; 0: none.
-    pub shared: u64,
-    pub overflow: Overflow,
-    /// The shared group through which it gets the message.
-    pub group: Option<Arc<str>>,
-}
-
-impl From<&Subscriber> for Target {
-    fn from(subscriber: &Subscriber) -> Self {
-        let &Subscriber { session, qos, overflow, .. } = subscriber;
-        Self { session, qos, shared: 0, overflow, group: None }
-    }
-}
-
-impl Target {
-    /// As in a packet.
-    pub fn meant_for(&self) -> Option<MeantFor> {
-        MeantFor::of(None, self.shared)
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::engine::metrics::load::MessageMetrics;
+use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::sessions::queue::*;
 
 /// `number` is its content; what it costs depends on `length`.

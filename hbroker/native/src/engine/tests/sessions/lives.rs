@@ -6,7 +6,7 @@ use super::super::network::{Faults, Network, SECOND, message};
 use super::{check, dropped, firsts, go_offline, status, subscribe};
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
-use crate::engine::sessions::queue::Bounds;
+use crate::engine::sessions::bounds::Bounds;
 use crate::link_id::SessionKey;
 use crate::tables::subscriber::Subscriber;
 use crate::wire::PublishOut;
