@@ -8,6 +8,7 @@
 //!      v
 //!   clients                the clients of one worker; called by io through the trait `io::protocol`
 //!   worker_event           events for Python
+//!   metrics                of all workers, for telemetry
 //!   unfinished             limits the memory of incomplete packets
 //! ```
 //!
@@ -17,6 +18,7 @@
 pub mod clients;
 pub mod command;
 pub mod dispatcher;
+pub mod metrics;
 mod unfinished;
 pub mod worker_event;
 
@@ -45,12 +47,12 @@ use crate::mqtt::distribution::message::Message;
 use crate::mqtt::gateway::clients::Clients;
 use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::gateway::dispatcher::Dispatcher;
+use crate::mqtt::gateway::metrics::GatewayMetrics;
 use crate::mqtt::gateway::unfinished::Unfinished;
 use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::listener::Settings;
-use crate::mqtt::metrics::GatewayMetrics;
 use crate::mqtt::metrics::counters::Drop as Loss;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
@@ -96,7 +98,9 @@ impl Gateway {
             Clients::new(worker, Arc::clone(&client_pool), Arc::clone(&dispatcher), worker_metrics)
         };
         let server = Server::start(workers, endpoint_state.clock, clients)?;
-        dispatcher.introduce(endpoint_state, server.worker_handles().to_vec());
+        let worker_handles =
+            server.worker_handles().iter().map(|worker_handle| Arc::clone(worker_handle) as _);
+        dispatcher.introduce(endpoint_state, worker_handles.collect());
         Ok(Self { client_pool, dispatcher, server, seed, gateway_metrics })
     }
 

@@ -72,6 +72,13 @@ pub struct Load {
     pub inflight: usize,
 }
 
+/// How much is queued for clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weight {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
 /// The state of a client that outlives its connection.
 #[derive(Default)]
 pub struct Session {
@@ -79,6 +86,16 @@ pub struct Session {
     outgoing: Outgoing,
     pub incoming: Incoming,
     pub access: Access,
+}
+
+impl Weight {
+    /// This, plus what is queued in another session.
+    pub fn with(self, session: Load) -> Self {
+        Self {
+            messages: self.messages + session.queued as u64,
+            bytes: self.bytes + session.queued_bytes as u64,
+        }
+    }
 }
 
 impl Session {

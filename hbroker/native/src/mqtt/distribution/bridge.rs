@@ -24,13 +24,21 @@ use crate::mqtt::distribution::ack_guard::Ticket;
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::fanout::Incoming;
 use crate::mqtt::distribution::message::Message;
-use crate::mqtt::gateway::clients::Marks;
 use crate::mqtt::gateway::dispatcher::{Dispatcher, Round};
 use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::wire::{PublishOut, PublishView};
 
 /// The pool client that publishes everything.
 const SHARED: PoolClientId = PoolClientId(0);
+
+/// Options of a client's messages that its packets do not contain.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    /// For subscriptions with No Local; 0: there is none.
+    pub origin: u64,
+    /// The owner acknowledges a message as soon as it is queued, not when it is distributed.
+    pub ack_queued: bool,
+}
 
 /// A worker's access to the client pool in one iteration. When it is dropped the messages are sent.
 pub type PoolGuard<'a> = worker_handle::Guard<'a, ClientPool>;

@@ -23,9 +23,8 @@ use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::metrics::Weight;
 use crate::mqtt::metrics::counters::Counters;
-use crate::mqtt::session::{Delivery, Session};
+use crate::mqtt::session::{Delivery, Session, Weight};
 
 /// How many messages of `QoS` 0 a listener on hold queues. The network's credit bounds the other messages.
 const MOST_HELD: usize = 1_000;

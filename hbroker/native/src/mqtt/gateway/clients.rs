@@ -20,10 +20,11 @@ use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::Connection;
 use crate::mqtt::connection::event::{Cause, Closed, Event, Taken, Upper};
-use crate::mqtt::distribution::bridge::{PoolGuard, enter};
+use crate::mqtt::distribution::bridge::{Marks, PoolGuard, enter};
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::gateway::command::{Command, Traffic};
 use crate::mqtt::gateway::dispatcher::Dispatcher;
+use crate::mqtt::gateway::metrics::WorkerMetrics;
 use crate::mqtt::gateway::worker_event::{Arrival, SessionHandle, WorkerEvent};
 use crate::mqtt::io::admission::Admission;
 use crate::mqtt::io::connection::Connection as Stream;
@@ -32,7 +33,6 @@ use crate::mqtt::io::connections::Opening;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::output::Output;
 use crate::mqtt::io::protocol::{Protocol, Turn};
-use crate::mqtt::metrics::WorkerMetrics;
 use crate::mqtt::metrics::counters::Counters;
 use crate::mqtt::session::Session;
 use crate::mqtt::{Key, Turn as ConnectionTurn};
@@ -360,15 +360,6 @@ pub struct Client {
     pub unfinished: Share<Prefix>,
     /// How the connection ended.
     pub closed: Option<Closed>,
-}
-
-/// Options of a client's messages that its packets do not contain.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Marks {
-    /// For subscriptions with No Local; 0: there is none.
-    pub origin: u64,
-    /// The owner acknowledges a message as soon as it is queued, not when it is distributed.
-    pub ack_queued: bool,
 }
 
 impl Client {

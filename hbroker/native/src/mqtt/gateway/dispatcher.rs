@@ -23,15 +23,13 @@ use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::fanout::{
     Batches, Fanout, Incoming, ItemContent, Options, ResumedSession, SessionItem,
 };
-use crate::mqtt::gateway::clients::Clients;
 use crate::mqtt::gateway::command::Command;
 use crate::mqtt::gateway::unfinished::Unfinished;
 use crate::mqtt::gateway::worker_event::{SessionHandle, WorkerEvent, WorkerEventQueue};
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::io::worker_handle::WorkerHandle;
-use crate::mqtt::metrics::Weight;
+use crate::mqtt::io::worker_handle::CommandSink;
 use crate::mqtt::metrics::counters::{Counters, Drop as Loss};
-use crate::mqtt::session::{Session, SessionState};
+use crate::mqtt::session::{Session, SessionState, Weight};
 use crate::mqtt::settings::ListenerSettings;
 
 /// How many bytes may be posted to one worker before messages of `QoS` 0 for it are dropped. (The network's
@@ -49,7 +47,7 @@ const SETTLING: Micros = 2_000_000;
 const FEW: usize = 16;
 const LITTLE: usize = 16_384;
 
-type WorkerHandles = Vec<Arc<WorkerHandle<Clients>>>;
+type WorkerHandles = Vec<Arc<dyn CommandSink<Command>>>;
 
 /// See the module.
 pub struct Dispatcher {
@@ -128,7 +126,7 @@ impl Dispatcher {
         self.worker_handles().iter().for_each(|worker_handle| worker_handle.post(make()));
     }
 
-    fn worker_handles(&self) -> &[Arc<WorkerHandle<Clients>>] {
+    fn worker_handles(&self) -> &[Arc<dyn CommandSink<Command>>] {
         self.worker_handles.get().map_or(&[], Vec::as_slice)
     }
 
@@ -146,7 +144,7 @@ impl Dispatcher {
     }
 
     /// Runs the commands that the client pool's thread left with the workers. `may_run_here`: as in
-    /// [`WorkerHandle::run_pending`].
+    /// [`CommandSink::run_pending`].
     fn run_pending(&self, may_run_here: bool) {
         let Left { workers, items, bytes } = std::mem::take(&mut *self.left.lock());
         let may_run_here = may_run_here && items <= FEW && bytes <= LITTLE;

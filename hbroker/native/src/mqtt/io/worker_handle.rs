@@ -30,6 +30,35 @@ pub struct WorkerHandle<P: Protocol> {
     worker: Mutex<Option<Worker<P>>>,
 }
 
+/// Takes the commands for a worker's protocol.
+pub trait CommandSink<C>: Send + Sync {
+    /// Queues a command, and wakes the worker.
+    fn post(&self, command: C);
+
+    /// Queues a command without waking the worker. The caller calls `run_pending` later.
+    fn leave(&self, command: C);
+
+    /// Has the queued commands handled soon: by the calling thread, if it `may_run_here` and the worker's
+    /// thread sleeps, else by that thread. A caller that `may_run_here` must hold no lock.
+    fn run_pending(&self, may_run_here: bool);
+}
+
+impl<P: Protocol> CommandSink<P::Command> for WorkerHandle<P> {
+    fn post(&self, command: P::Command) {
+        self.order(WorkerCommand::Command(command));
+    }
+
+    fn leave(&self, command: P::Command) {
+        self.mailbox.leave(WorkerCommand::Command(command));
+    }
+
+    fn run_pending(&self, may_run_here: bool) {
+        if !(may_run_here && self.mailbox.is_sleeping() && self.run_here()) {
+            self.mailbox.wake();
+        }
+    }
+}
+
 impl<P: Protocol> WorkerHandle<P> {
     /// Number `index` in its server. Returns the poll for `run`.
     pub fn new(index: u8, protocol: P, clock: Clock) -> io::Result<(Self, Poll)> {
@@ -44,24 +73,6 @@ impl<P: Protocol> WorkerHandle<P> {
     /// Queues a command for the worker itself, and wakes it.
     pub fn order(&self, order: WorkerCommand<P::Command>) {
         self.mailbox.post(order);
-    }
-
-    /// Queues a command for the protocol, and wakes the worker.
-    pub fn post(&self, command: P::Command) {
-        self.order(WorkerCommand::Command(command));
-    }
-
-    /// Queues a command without waking the worker. The caller calls `run_pending` later.
-    pub fn leave(&self, command: P::Command) {
-        self.mailbox.leave(WorkerCommand::Command(command));
-    }
-
-    /// Has the queued commands handled soon: by the calling thread, if it `may_run_here` and the worker's
-    /// thread sleeps, else by that thread. A caller that `may_run_here` must hold no lock.
-    pub fn run_pending(&self, may_run_here: bool) {
-        if !(may_run_here && self.mailbox.is_sleeping() && self.run_here()) {
-            self.mailbox.wake();
-        }
     }
 
     /// The main function of the worker's thread. It returns when the worker is over.

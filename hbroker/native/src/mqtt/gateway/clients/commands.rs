@@ -12,8 +12,7 @@ use crate::mqtt::gateway::clients::{Client, Marks};
 use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::gateway::worker_event::WorkerEvent;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
-use crate::mqtt::metrics::Weight;
-use crate::mqtt::session::Delivery;
+use crate::mqtt::session::{Delivery, Weight};
 
 impl ClientTurn<'_> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {

@@ -18,6 +18,7 @@ use crate::mqtt::io::connections::Opening;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::{Protocol, Turn};
+use crate::mqtt::io::worker_handle::CommandSink;
 
 /// Nothing here takes so long, but on a machine that others use.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::echo::{Bench, Command, PATIENCE, exchange, expect, expect_end};
 use crate::mqtt::io::listener::Settings;
+use crate::mqtt::io::worker_handle::CommandSink;
 
 #[test]
 fn whoever_obeys_a_command_it_is_obeyed_once_and_in_order() {
