@@ -268,3 +268,37 @@ impl Backlog {
         self.uncounted = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{self, PublishOut};
+
+    fn answer(numbers: impl Iterator<Item = u64>) -> Messages {
+        let mut field = Vec::new();
+        wire::put_publish_field(&mut field, &PublishOut { topic: "a", qos: 1, ..PublishOut::default() });
+        let stored = |number| Stored { number, expires: u64::MAX, options: vec![1], field: field.clone() };
+        Messages { messages: numbers.map(stored).collect(), next: 11, is_all: true, ..Messages::default() }
+    }
+
+    #[test]
+    fn what_was_read_before_messages_moved_is_not_used() {
+        let state = QueueState { session: 7, head: 1, next: 11, live: 10, bytes: 1_000 };
+        let mut backlog = Backlog::restored(state);
+        let (mut moving, mut moved) = (RangeSet::default(), RangeSet::default());
+        backlog.requested = Some((1, 10));
+        moved.insert_range(3, 5);
+        moving.insert_range(3, 5);
+        assert_eq!(backlog.leave(3, 300), 0, "they are taken out");
+        moving.remove_all(&moved);
+        backlog.leave_out(&moved);
+        let known = Known { base: 100, moving: &moving, launched: &RangeSet::default() };
+        assert!(backlog.load(1, answer(1..=10), 10, &known).queued_messages.is_empty());
+        assert_eq!((backlog.next(), backlog.size().messages, backlog.requested), (1, 7, None));
+        backlog.requested = Some((1, 10));
+        let loaded = backlog.load(1, answer((1..=2).chain(6..=10)), 10, &known);
+        let numbers: Vec<u64> = loaded.queued_messages.iter().map(|one| one.number).collect();
+        assert_eq!(numbers, [101, 102, 106, 107, 108, 109, 110]);
+        assert_eq!((loaded.lost, loaded.extra, backlog.size().messages), (0, 0, 0));
+    }
+}

@@ -532,6 +532,30 @@ fn what_comes_for_a_session_that_is_connected_is_given_to_its_link_before_its_qu
     assert_eq!(network.sequences(client, "b/topic"), [1, 2, 3, 4, 5]);
 }
 
+/// They get their PUBACKs from the subscriber, although the store gets all that it has.
+#[test]
+fn what_comes_with_a_subtree_answers_no_publisher_whose_subscriber_is_connected() {
+    let (mut network, old, client) = with_offline_session(5, 1);
+    let new = network.add_node("elsewhere", 1);
+    network.add_store(new);
+    subscribe_persistently(&mut network, client, new, "elsewhere/#");
+    network.listen(client, 2, "elsewhere/#", 2);
+    network.hosts[client].reads = false;
+    let publisher = network.add_client();
+    network.publish(publisher, &message("elsewhere/lamp", b"x", 1));
+    network.run(100 * MILLISECOND);
+    let mut copy = Copy::begin(&mut network, old, "b");
+    copy.round(&mut network);
+    network.cut(old, "b", new);
+    copy.finish(&mut network);
+    assert_eq!(install(&mut network, new, copy.held), 0);
+    network.run(100 * MILLISECOND);
+    assert_eq!((stored(&network, new), network.hosts[publisher].published.len()), (6, 0));
+    network.hosts[client].reads = true;
+    network.run(SECOND);
+    assert_eq!((stored(&network, new), network.hosts[publisher].published.len()), (0, 1));
+}
+
 #[test]
 fn copies_of_another_region_are_void() {
     let (mut network, old, _) = with_offline_session(30, 1);

@@ -156,6 +156,35 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
     }
 }
 
+/// What publishers wait for is older than what was given to the store: they send it to the next run.
+#[test]
+fn a_session_that_goes_offline_after_the_end_of_a_run_gives_the_store_nothing_more() {
+    let (mut network, node) = Network::with_node(3, 1);
+    network.add_store(node);
+    let subscriber = add_persistent(&mut network, node, "a/#", 1, OWN);
+    let publisher = network.add_client();
+    network.hosts[subscriber].reads = false;
+    for number in 0..10 {
+        let ack_queued = number % 2 == 1;
+        network.publish(publisher, &PublishOut { ack_queued, ..message("a/b", b"x", 1) });
+    }
+    network.run(100 * MILLISECOND);
+    assert_eq!(acknowledged(&network, publisher), [2, 4, 6, 8, 10]);
+    network.hosts[node].engines[0].store_queues();
+    network.run(100 * MILLISECOND);
+    assert_eq!(stored(&network, node), 5);
+    go_offline(&mut network, node, subscriber);
+    network.run(100 * MILLISECOND);
+    assert_eq!((stored(&network, node), acknowledged(&network, publisher).len()), (5, 5));
+    lose_power(&mut network, node, &[subscriber]);
+    come_back(&mut network, node, subscriber);
+    network.hosts[subscriber].reads = true;
+    network.run_until_drained();
+    network.run(20 * SECOND);
+    let read: BTreeSet<u64> = network.sequences(subscriber, "a/b").into_iter().collect();
+    assert!(read.into_iter().eq(1..=10) && acknowledged(&network, publisher).len() == 10);
+}
+
 #[test]
 fn a_stored_message_of_a_group_is_stored_for_the_member_that_gets_it_next() {
     let (mut network, node) = Network::with_node(1, 1);

@@ -278,7 +278,11 @@ impl Session {
         self.newest += count;
         self.session_counters.accepted += count;
         if let Some(storing) = storing {
-            self.store_all(storing); // The numbers in the stored queue are in the order of the queue.
+            // The numbers in the stored queue are in the order of the queue. A connected session keeps its tickets.
+            match self.is_ready() {
+                true => self.store_others(storing),
+                false => self.store_all(storing),
+            }
             for queued_message in &mut list.queued_messages {
                 if queued_message.stored > 0 {
                     self.renumber_moved(queued_message.stored); // It comes back.

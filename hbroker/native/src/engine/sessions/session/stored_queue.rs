@@ -104,9 +104,12 @@ impl Session {
         self.store_some(storing, |queued_message| queued_message.ticket.is_none());
     }
 
-    /// Gives the messages that are not stored to the store, oldest first. The session keeps their tickets.
+    /// Gives the messages that are not stored to the store, oldest first. The session keeps their tickets. Not once this
+    /// run has given it all already and ends.
     pub fn store_others(&mut self, storing: &mut Storing) {
-        self.store_some(storing, |_| true);
+        if !storing.run_has_ended() {
+            self.store_some(storing, |_| true);
+        }
     }
 
     fn store_some(&mut self, storing: &mut Storing, is_wanted: impl Fn(&QueuedMessage) -> bool) {
