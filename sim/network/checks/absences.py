@@ -72,6 +72,11 @@ class Absences:
                 if node in owners:
                     record.absent_since.setdefault(topic, now)
 
+    def lose_node(self, node: Address, now: int) -> None:
+        """A node's process ended. Its next run has the sessions, without links."""
+        for session in self._sessions:
+            self.lose_link(session, node, now)
+
     def gain_link(self, session: int, node: Address) -> None:
         """A node has a link to a session."""
         record = self._sessions.get(session)

@@ -223,6 +223,7 @@ class Deliveries:
     def end_owner(self, owner: NodeHost) -> None:
         """An owner died, and with it the messages in flight to it."""
         self.expiries.lose_node(owner.address, self._now())
+        self._absences.lose_node(owner.address, self._now())
         topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
         if owner.keeps_what_waits:
             self._stored |= dict.fromkeys(topics, owner)

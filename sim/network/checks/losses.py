@@ -4,8 +4,8 @@ An owner counts for each session the messages for which its queue had no room, a
 The check reads both after each of the owner's acts, so every loss has a time.
 
 - *Bounded*: the queue of an offline session is no longer than its client asked for. There are two exceptions:
-  an owner that was restarted, and does not know the bounds, because it has received nothing from its client
-  since (docs/guarantees.md); and what such an owner found in its store.
+  an owner that was restarted, or the next owner after it, does not know the bounds before its client comes
+  (docs/guarantees.md); and what such an owner found in its store.
 - *As asked*: a session ends because of its queue only if one of its subscriptions asked for that. If all of
   them did, the session has no gaps: what is then counted for it is of QoS 0, which is not queued but is sent
   at once or dropped.
@@ -50,6 +50,8 @@ class Losses:
         """By run of a node, when it began."""
         self._restored: dict[tuple[int, int], tuple[int, int]] = {}
         """By run of a node and session, how many messages and bytes the run found in its store."""
+        self._visited: set[tuple[int, int]] = set()
+        """Runs of nodes, each with a session whose client has come to it, and said its bounds."""
 
     # Change
 
@@ -75,7 +77,9 @@ class Losses:
             loss = _Loss(now, overflowed, counted[1] - before[1])
             self._losses.setdefault(status.session, []).append(loss)
         queue = self._queues.get(status.session)
-        is_known = queue is not None and not status.connected and not _is_untold(node, status.session)
+        if status.connected:
+            self._visited.add(key)
+        is_known = not status.connected and (key in self._visited or _has_bounds(node, status.session))
         if queue is not None and is_known and _is_over(queue, status, self._restored.get(key, (0, 0))):
             text = f"{node.settings.name} holds {status.queued} messages, {status.queued_bytes} bytes"
             yield Violation(now, Invariant.QUEUES, f"{text}, for a session that asked for {queue}")
@@ -116,10 +120,10 @@ class Losses:
         return self._policies.get(session) == {Overflow.END_SESSION}
 
 
-def _is_untold(node: NodeHost, session: int) -> bool:
-    """Whether a node has restored a session after a restart, and does not know its bounds yet."""
+def _has_bounds(node: NodeHost, session: int) -> bool:
+    """Whether a node knows bounds for a session's queue."""
     known = node.control.sessions.get(session)
-    return known is not None and known.is_unconfirmed and not (known.queue_messages or known.queue_bytes)
+    return known is not None and bool(known.queue_messages or known.queue_bytes)
 
 
 def _is_over(queue: Queue, status: SessionStatus, restored: tuple[int, int]) -> bool:
