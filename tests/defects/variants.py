@@ -38,7 +38,7 @@ from hbroker.sim.network.storage.files import NodeFiles
 from hbroker.storage import record_file, store
 from hbroker.storage.disk import File
 from hbroker.storage.record_format import Reading
-from tests.defects import returns, torn_writes
+from tests.defects import power_cuts, returns, torn_writes
 
 __all__ = ["CONTROL", "COPYING", "CORE", "VARIANTS", "Variant"]
 
@@ -650,8 +650,14 @@ CORE: Final = (
         "an owner acknowledges before its store has the message",
         Invariant.NOTHING_LOST,
         defect="AcknowledgesUnstored",
+        plan=power_cuts.while_messages_wait,
     ),
-    Variant("a store takes what it has written for stored", Invariant.NOTHING_LOST, defect="SyncsNothing"),
+    Variant(
+        "a store takes what it has written for stored",
+        Invariant.NOTHING_LOST,
+        defect="SyncsNothing",
+        plan=power_cuts.while_messages_wait,
+    ),
 )
 """Defects of the core, in a test build."""
 
