@@ -91,7 +91,7 @@ soak: $(CORE) ## Simulated networks from SEEDS (N or A-B), real ones for long, t
 	cargo build --release --quiet --features extension-module,broken --target-dir target/broken
 	$(PY) -m tests.defects --core "$$(ls target/broken/release/lib_native.{so,dylib} 2>/dev/null)"
 	$(PY) -m pytest --quiet $(LONG_TESTS) --long --timeout 3600
-	$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600
+	$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600 --numprocesses 2 --dist worksteal
 
 .PHONY: check
 check: lint types layers generated rust docs ## Every static check, as CI makes them

@@ -1,5 +1,6 @@
-"""No file of the Rust half imports one that imports it back, directly or through others (docs/architecture.md,
-"Layers"). A file may import the module that contains it, because a part of a module extends that module."""
+"""No file of the Rust half imports one that imports it back, directly or through others
+(docs/architecture.md, "Layers"). A file may import the module that contains it, because a part of a module
+extends that module."""
 
 from __future__ import annotations
 
