@@ -488,35 +488,8 @@ impl<D: Disk, I: Index> Store<D, I> {
         };
         let mut batch = Batch::default();
         let keep = |position, kind, body: &[u8], out: &mut Vec<u8>| {
-            if kind == Kind::Retained
-                && let Some((number, field)) = record::retained_of(body)
-                && queues.retained.is_at(number, position)
-            {
-                batch.add_retained(number, field);
-                return out.append(&mut batch.take());
-            }
-            // These tell numbers of the session's queues apart (`merge`).
-            if kind == Kind::Ended
-                && let Some(session) = record::number_of(body)
-            {
-                batch.add_ended(session);
-                return out.append(&mut batch.take());
-            }
-            if kind == Kind::Appended
-                && let Some(appended) = AppendedBody::parse(body)
-            {
-                batch.add_appended(appended);
-                return out.append(&mut batch.take());
-            }
-            let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
-                return;
-            };
-            let live = message.targets().filter(|target| queues.is_live(target, position));
-            live.for_each(|target| batch.add_target(target));
-            if batch.target_bytes() > 0 {
-                batch.add_message(message.expires, message.field);
-                out.append(&mut batch.take());
-            }
+            keep(queues, &mut batch, (position, kind, body));
+            out.append(&mut batch.take());
         };
         match log.rewrite(current, settings.step_bytes, keep) {
             Ok(false) => {}
@@ -586,6 +559,34 @@ impl<D: Disk, I: Index> Store<D, I> {
 
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Adds what is to be kept of a record to a batch.
+fn keep(queues: &Queues, batch: &mut Batch, (position, kind, body): (u64, Kind, &[u8])) {
+    match kind {
+        Kind::Retained => {
+            let retained = record::retained_of(body);
+            if let Some((number, field)) =
+                retained.filter(|(number, _)| queues.retained.is_at(*number, position))
+            {
+                batch.add_retained(number, field);
+            }
+        }
+        // These tell numbers of the session's queues apart (`merge`).
+        Kind::Ended => record::number_of(body).into_iter().for_each(|session| batch.add_ended(session)),
+        Kind::Appended => {
+            AppendedBody::parse(body).into_iter().for_each(|appended| batch.add_appended(appended))
+        }
+        Kind::Message => {
+            let Some(message) = MessageBody::parse(body) else { return };
+            let live = message.targets().filter(|target| queues.is_live(target, position));
+            live.for_each(|target| batch.add_target(target));
+            if batch.target_bytes() > 0 {
+                batch.add_message(message.expires, message.field);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The message for a queue with this name, under this number, in a record; `None`: the record has none.

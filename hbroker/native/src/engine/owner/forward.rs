@@ -15,7 +15,7 @@ use crate::engine::handover::barrier::Barriers;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::owner::distribution::Distribution;
-use crate::engine::owner::routes::{Refusal, Routes};
+use crate::engine::owner::routes::{Refusal, Route, Routes};
 use crate::engine::owner::shared_groups::SharedGroups;
 use crate::engine::owner::throttle::Throttle;
 use crate::engine::retained::replay::Replays;
@@ -98,40 +98,8 @@ impl Forwarder {
         }
         let Self { worker, routes, retained, untidy_since, window, distribution, shared_groups, .. } = self;
         let route = routes.find(now, publish.topic)?;
-        if route.reserved && origin.is_some() {
-            return Err(Refusal::NotAuthorized);
-        }
-        if publish.expires() <= now {
-            return Err(Refusal::Expired);
-        }
+        admit(now, (publish, origin), &route, shared_groups, out)?;
         let reliable = origin.filter(|origin| origin.delivery > 0);
-        if reliable.is_some() && route.gathering {
-            return Err(Refusal::Handover);
-        }
-        let waits = reliable.is_some() || origin.is_none() && publish.qos > 0;
-        if waits && out.is_full() {
-            return Err(Refusal::QueuesFull);
-        }
-        if waits && !out.full.is_empty() {
-            let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
-            let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session)).copied();
-            let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
-            let full: SmallVec<[SessionKey; 2]> = out.full.among(plain.chain(chosen)).collect();
-            if !full.is_empty() {
-                if let Some(Origin { link, .. }) = origin {
-                    full.into_iter().for_each(|session| out.note_refused(session, link));
-                }
-                return Err(Refusal::QueuesFull);
-            }
-        }
-        if waits && !route.reserved && out.store_is_full() {
-            let plain = route.subscribers.iter().filter(|subscriber| subscriber.qos > 0).copied();
-            let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
-            let is_stored = |subscriber: Subscriber| out.has_to_be_stored(subscriber.session);
-            if publish.retain || plain.chain(chosen).any(is_stored) {
-                return Err(Refusal::QueuesFull);
-            }
-        }
         let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
@@ -146,7 +114,8 @@ impl Forwarder {
         out.counters.messages_in += 1;
         let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.mark);
         // A status of this node is of no use to its next run.
-        let journal = if route.reserved { Journaled::No } else { Journaled::Yes { waits } };
+        let journal =
+            if route.reserved { Journaled::No } else { Journaled::Yes { waits: waits(publish, origin) } };
         let is_stored = publish.retain && retain_one(now, retained, untidy_since, (publish, journal), out);
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
@@ -367,6 +336,62 @@ enum Journaled {
     Yes {
         waits: bool,
     },
+}
+
+/// Whether the publisher of a message waits for its PUBACK, or for the node's own verb: it can be refused for want of
+/// room.
+fn waits(publish: &PublishView<'_>, origin: Option<Origin>) -> bool {
+    origin.map_or(publish.qos > 0, |origin| origin.delivery > 0)
+}
+
+/// Whether a message may be taken over.
+///
+/// # Errors
+/// The refusal that the publisher gets.
+#[inline]
+fn admit(
+    now: Micros,
+    (publish, origin): (&PublishView<'_>, Option<Origin>),
+    route: &Route<'_>,
+    shared_groups: &SharedGroups,
+    out: &mut Outbound,
+) -> Result<(), Refusal> {
+    if route.reserved && origin.is_some() {
+        return Err(Refusal::NotAuthorized);
+    }
+    if publish.expires() <= now {
+        return Err(Refusal::Expired);
+    }
+    if route.gathering && origin.is_some_and(|origin| origin.delivery > 0) {
+        return Err(Refusal::Handover);
+    }
+    if !waits(publish, origin) {
+        return Ok(());
+    }
+    if out.is_full() {
+        return Err(Refusal::QueuesFull);
+    }
+    if !out.full.is_empty() {
+        let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
+        let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session)).copied();
+        let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
+        let full: SmallVec<[SessionKey; 2]> = out.full.among(plain.chain(chosen)).collect();
+        if !full.is_empty() {
+            if let Some(Origin { link, .. }) = origin {
+                full.into_iter().for_each(|session| out.note_refused(session, link));
+            }
+            return Err(Refusal::QueuesFull);
+        }
+    }
+    if !route.reserved && out.store_is_full() {
+        let plain = route.subscribers.iter().filter(|subscriber| subscriber.qos > 0).copied();
+        let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
+        let is_stored = |subscriber: Subscriber| out.has_to_be_stored(subscriber.session);
+        if publish.retain || plain.chain(chosen).any(is_stored) {
+            return Err(Refusal::QueuesFull);
+        }
+    }
+    Ok(())
 }
 
 /// Keeps a message as the retained one of its topic. Returns whether it is to be acknowledged only when it is on

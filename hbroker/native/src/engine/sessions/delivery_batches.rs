@@ -18,6 +18,7 @@ use crate::engine::fragmentation::fragments::chain_of;
 use crate::engine::owner::distribution::Distribution;
 use crate::engine::owner::forward::{Forwarder, wants};
 use crate::engine::owner::forward_batch::is_open;
+use crate::engine::owner::routes::Route;
 use crate::engine::sessions::copy_blocks::copy_together;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::target::Target;
@@ -101,16 +102,9 @@ impl Forwarder {
         let Ok(route) = &routes.find(now, first.topic) else {
             return false;
         };
-        let sessions = route.subscribers.iter().map(|subscriber| subscriber.session);
-        let waits_for_the_disk = first.ack_queued && out.waits_for_the_disk(worker, sessions);
-        let is_taken = is_open(route)
-            && !route.gathering
-            && !out.is_full()
-            && !out.store_is_full()
-            && !waits_for_the_disk
-            && out.full.among(route.subscribers.iter().copied()).next().is_none()
-            && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
-        if !is_taken {
+        let has_room = has_room(worker, &first, route, out);
+        if !has_room || first.qos == 2 && !window.all_first_seen(now, first.publisher, first.sequence, count)
+        {
             return false;
         }
         out.counters.messages_in += count;
@@ -154,6 +148,18 @@ impl Forwarder {
         out.pending.tickets.extend(span);
         true
     }
+}
+
+/// Whether all messages of a batch with this first one may be taken over, and every subscriber is offered all of them.
+#[inline]
+fn has_room(worker: u8, first: &PublishView<'_>, route: &Route<'_>, out: &Outbound) -> bool {
+    let sessions = route.subscribers.iter().map(|subscriber| subscriber.session);
+    is_open(route)
+        && !route.gathering
+        && !out.is_full()
+        && !out.store_is_full()
+        && !(first.ack_queued && out.waits_for_the_disk(worker, sessions))
+        && out.full.among(route.subscribers.iter().copied()).next().is_none()
 }
 
 /// The messages of a batch for a session that gets them at `QoS` 1 or 2. `source` is the link that they came

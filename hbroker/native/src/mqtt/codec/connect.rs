@@ -59,6 +59,23 @@ fn version(body: &[u8]) -> Result<(Version, bool), InvalidConnect> {
     }
 }
 
+fn will_of(flags: u8, properties: &Properties<'_>, topic: &str, payload: &[u8]) -> Checked<Will> {
+    properties.only(&[0x01, 0x02, 0x03, 0x08, 0x09, 0x18, USER_PROPERTY])?;
+    Ok(Will {
+        topic: topic.to_owned(),
+        payload: Bytes::copy_from_slice(payload),
+        qos: (flags & WILL_QOS) >> 3,
+        retain: flags & WILL_RETAIN != 0,
+        delay_s: properties.number(0x18).unwrap_or(0),
+        expiry_s: properties.number(0x02),
+        is_text: properties.number(0x01).map(|format| format == 1),
+        content_type: properties.text(0x03),
+        response_topic: properties.text(0x08),
+        correlation_data: properties.data(0x09),
+        user_properties: properties.user_properties(),
+    })
+}
+
 fn parse_body(version: Version, mut body: Reader<'_>) -> Checked<Connect> {
     body.binary()?;
     body.byte()?;
@@ -86,22 +103,7 @@ fn parse_body(version: Version, mut body: Reader<'_>) -> Checked<Connect> {
     if client_id.is_empty() && needs_id {
         return Err(Reason::CLIENT_ID_INVALID);
     }
-    let will = will.map(|(properties, topic, payload)| {
-        properties.only(&[0x01, 0x02, 0x03, 0x08, 0x09, 0x18, USER_PROPERTY])?;
-        Ok(Will {
-            topic: topic.to_owned(),
-            payload: Bytes::copy_from_slice(payload),
-            qos: (flags & WILL_QOS) >> 3,
-            retain: has(WILL_RETAIN),
-            delay_s: properties.number(0x18).unwrap_or(0),
-            expiry_s: properties.number(0x02),
-            is_text: properties.number(0x01).map(|format| format == 1),
-            content_type: properties.text(0x03),
-            response_topic: properties.text(0x08),
-            correlation_data: properties.data(0x09),
-            user_properties: properties.user_properties(),
-        })
-    });
+    let will = will.map(|(properties, topic, payload)| will_of(flags, &properties, topic, payload));
     let will = will.transpose()?;
     let (authentication_method, authentication_data) = (properties.text(0x15), properties.data(0x16));
     // MQTT 5 §4.12: authentication data without a method is a protocol error.
