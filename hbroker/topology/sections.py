@@ -32,7 +32,7 @@ LIMIT_RANGES = {
     "sessions_per_address": (1, 10_000_000),
     "queue_messages": (100, 1_000_000_000),
     "queue_bytes": (65_536, 1 << 32),
-    "store_bytes": (1 << 28, 1 << 50),
+    "store_bytes": (1 << 24, 1 << 50),
     "subscriptions": (1, 10_000_000),
     "session_expiry": (1, 0xFFFF_FFFF),
     "delegations": (1, 1_000_000),

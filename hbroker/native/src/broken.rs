@@ -38,6 +38,8 @@ pub enum Defect {
     AcknowledgesUnstored,
     /// A store takes what it has written for stored.
     SyncsNothing,
+    /// A store goes on after a sync that failed, as if it had succeeded.
+    IgnoresSyncErrors,
 }
 
 impl Defect {
@@ -61,7 +63,7 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
@@ -77,5 +79,6 @@ impl Defect {
         Self::IgnoresNextRun,
         Self::AcknowledgesUnstored,
         Self::SyncsNothing,
+        Self::IgnoresSyncErrors,
     ];
 }

@@ -50,6 +50,10 @@ use crate::store::queues::Queues;
 use crate::store::record::{AppendedBody, Batch, Kind, MessageBody, Target};
 use crate::store::segment::Damage;
 
+/// A bounded log has about this number of segments; one with a low bound has fewer, of the smallest size.
+const MOST_SEGMENTS: u64 = 16;
+const SMALLEST_SEGMENT: u64 = 1 << 20;
+
 /// So many segments are rewritten into one if each has less than one part in this number of the usual size.
 const FEW: u64 = 8;
 
@@ -58,9 +62,6 @@ const LITTLE: u64 = 64;
 
 /// A store is compact if this percentage of each segment is needed.
 const COMPACT: u64 = 90;
-
-const WITHOUT_INDEX: &str = "the store's index is missing or empty, and the log alone does not say any more what waits \
-    for whom: put the index back that belongs to this log, or restore a backup of both";
 
 /// POSIX's number for a disk that cannot read what is there, on Linux and macOS.
 const EIO: i32 = 5;
@@ -83,6 +84,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The settings for a log of at most `most_bytes` bytes. If that is little, segments are smaller, and checkpoints
+    /// more frequent.
+    pub fn within(most_bytes: u64) -> Self {
+        let segment_bytes = (most_bytes / MOST_SEGMENTS).clamp(SMALLEST_SEGMENT, Self::DEFAULT.segment_bytes);
+        Self { segment_bytes, checkpoint_bytes: segment_bytes, most_bytes, ..Self::DEFAULT }
+    }
+
     pub const DEFAULT: Self = Self {
         segment_bytes: 64 << 20,
         checkpoint_bytes: 64 << 20,
@@ -149,13 +157,10 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// Opens the store on a disk, or makes it.
     ///
     /// # Errors
-    /// The disk fails, the index is damaged, or it is empty although parts of the log were removed.
+    /// The disk fails, the index is damaged, or it does not belong to this log.
     pub fn open(disk: D, index: I, settings: Settings) -> io::Result<(Self, Recovered)> {
-        let (mut log, mut damage) = Log::open(disk, settings.segment_bytes)?;
         let checkpoint = index.position()?;
-        if checkpoint == 0 && log.is_compacted() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, WITHOUT_INDEX));
-        }
+        let (mut log, mut damage) = Log::open(disk, settings.segment_bytes, checkpoint)?;
         let mut queues = Queues::load(&index)?;
         let segments: Vec<(u64, u64)> = log.segments().map(|(base, end, _)| (base, end)).collect();
         queues.fit_segments(&segments);
@@ -253,8 +258,8 @@ impl<D: Disk, I: Index> Store<D, I> {
     fn dead_bytes(&self) -> u64 {
         let last = self.log.last_base();
         let closed = self.log.segments().filter(|&(base, end, _)| base != last && end <= self.log.synced());
-        let dead = closed.filter(|(base, ..)| self.queues.usage_of(*base).live == 0);
-        dead.map(|(_, _, bytes)| bytes).sum()
+        let is_new = |base| self.queues.usage_of(base).live == 0 && !self.unneeded.contains(&base);
+        closed.filter(|(base, ..)| is_new(*base)).map(|(_, _, bytes)| bytes).sum()
     }
 
     /// Makes a checkpoint.
@@ -467,9 +472,10 @@ impl<D: Disk, I: Index> Store<D, I> {
     /// be synced, and wait again after a loss of power.)
     fn remove_segment(&mut self) -> io::Result<bool> {
         let is_rewritten = |base| self.rewriting.as_ref().is_some_and(|rewriting| rewriting.contains(base));
-        let Some(base) = self.unneeded.pop_if(|base| !is_rewritten(*base)) else {
+        let Some(at) = self.unneeded.iter().position(|base| !is_rewritten(*base)) else {
             return Ok(false);
         };
+        let base = self.unneeded.swap_remove(at);
         self.log.remove(base)?;
         self.queues.forget_segment(base);
         Ok(true)
@@ -544,7 +550,7 @@ impl<D: Disk, I: Index> Store<D, I> {
             let is_closed = base != last && end <= self.checkpoint && usage.live > 0;
             let is_small = is_sparse(live, segment_bytes) || segment_bytes < most / FEW;
             let is_closed = is_closed && !self.damaged.contains(&base);
-            if is_closed && is_small && needed + live <= most {
+            if is_closed && is_small && (found.is_none() || needed + live <= most) {
                 found = Some((found.map_or(base, |(first, _)| first), base));
                 (count, bytes, needed) = (count + 1, bytes + segment_bytes, needed + live);
             } else if found.is_some() && (is_sparse(needed, bytes) || count >= FEW) {

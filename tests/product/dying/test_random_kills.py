@@ -31,6 +31,7 @@ CUTS, LONG_CUTS = 2, 50
 TOGETHER = 200
 """The most messages that each publisher publishes between two kills."""
 FILE = """
+limits: {store_bytes: 16777216}  # With the smallest segments: some are removed, and checkpoints made.
 nodes:
   - {name: root, subtree: "", listen: "127.0.0.1:7701"}
   - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7702"}

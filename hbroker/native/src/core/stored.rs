@@ -88,11 +88,12 @@ impl Core {
     /// Opens the store in a folder, or makes it. `most_bytes`: the bytes that its log should have. Returns the damage that was found.
     ///
     /// # Errors
-    /// The disk fails, the index is damaged, another process uses the store, or this core has a store already.
+    /// The disk fails, the index is damaged or does not belong to the log, another process uses the store, or this core
+    /// has a store already.
     pub fn open_store(&self, folder: &Path, syncs: bool, most_bytes: u64) -> io::Result<Vec<Damage>> {
         let disk = Folder::open(&folder.join("log"))?;
         let index = LsmIndex::open(&folder.join("index"))?;
-        self.open_store_on(disk, index, Settings { syncs, most_bytes, ..Settings::DEFAULT })
+        self.open_store_on(disk, index, Settings { syncs, ..Settings::within(most_bytes) })
     }
 
     /// The same, on any disk.

@@ -12,11 +12,15 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use crate::broken::Defect;
 use crate::store::disk::Disk;
 use crate::store::record::{self, HEAD, Kind, LONGEST};
 use crate::store::segment::{
     Damage, HEADER, TRAILER, base_of, end_in, header, name_of, parse_table, table_bytes, walk,
 };
+
+const WITHOUT_INDEX: &str = "the store's index is missing, empty or older than its log, or files of the log are missing: put \
+    back the files that belong together, or restore a backup";
 
 /// The end of the name of a segment with a damaged header, which is kept aside.
 const DAMAGED: &str = ".damaged";
@@ -39,8 +43,6 @@ pub struct Log<D> {
     written: u64,
     synced: u64,
     window: Window,
-    /// The bases of segments whose headers were damaged, now or in an earlier run. Their files have other names.
-    damaged: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -99,12 +101,12 @@ pub struct Rewriting {
 }
 
 impl<D: Disk> Log<D> {
-    /// Opens the log on a disk. If there is none, it begins at position 0. What is after `from` has to be
+    /// Opens the log on a disk. If there is none, it begins at position 0. What is after the checkpoint has to be
     /// recovered before anything is appended.
     ///
     /// # Errors
-    /// The disk fails.
-    pub fn open(disk: D, segment_bytes: u64) -> io::Result<(Self, Vec<Damage>)> {
+    /// The disk fails, or the checkpoint does not belong to this log. Then nothing has changed.
+    pub fn open(disk: D, segment_bytes: u64, checkpoint: u64) -> io::Result<(Self, Vec<Damage>)> {
         let mut log = Self {
             disk,
             segment_bytes,
@@ -113,8 +115,10 @@ impl<D: Disk> Log<D> {
             written: 0,
             synced: 0,
             window: Window::default(),
-            damaged: Vec::new(),
         };
+        if log.lacks_records_above(checkpoint)? {
+            return Err(io::Error::new(io::ErrorKind::NotFound, WITHOUT_INDEX));
+        }
         let damage = log.find_segments()?;
         match log.segments.last_key_value() {
             Some((_, last)) if last.rewritten.is_none() => {
@@ -137,8 +141,6 @@ impl<D: Disk> Log<D> {
                 self.disk.remove(&name)?; // A rewriting was interrupted.
             } else if let Some(base) = base_of(&name) {
                 bases.push((base, bytes));
-            } else if let Some(base) = name.strip_suffix(DAMAGED).and_then(base_of) {
-                self.damaged.push(base);
             }
         }
         bases.sort_unstable();
@@ -157,7 +159,6 @@ impl<D: Disk> Log<D> {
                     self.disk.remove(&name)?; // It had not begun when the process ended.
                 } else {
                     self.disk.rename(&name, &format!("{name}{DAMAGED}"))?;
-                    self.damaged.push(base);
                     damage.push(Damage { file: name, offset: 0, from: base, to: base });
                 }
                 continue;
@@ -301,7 +302,10 @@ impl<D: Disk> Log<D> {
     /// The disk fails. Then it is not known what is on it, and the log must not be used any more.
     pub fn sync(&mut self) -> io::Result<()> {
         if self.synced < self.written {
-            self.disk.sync(&name_of(self.last_base()))?;
+            let result = self.disk.sync(&name_of(self.last_base()));
+            if !Defect::IgnoresSyncErrors.is_present() {
+                result?;
+            }
             self.synced = self.written;
         }
         Ok(())
@@ -354,15 +358,31 @@ impl<D: Disk> Log<D> {
         self.written + self.unwritten.len() as u64
     }
 
-    /// Whether segments were removed or rewritten, so that the log alone does not say what is needed.
-    pub fn is_compacted(&self) -> bool {
+    /// Whether records were removed from the log, by removing or rewriting segments, that a checkpoint up to this position
+    /// does not account for. (A segment with a damaged header is there, under another name.)
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn lacks_records_above(&self, checkpoint: u64) -> io::Result<bool> {
+        let mut ranges = Vec::new();
+        for (name, bytes) in self.disk.list()? {
+            let end_of_plain = |base| base + bytes.saturating_sub(HEADER);
+            if let Some(base) = name.strip_suffix(DAMAGED).and_then(base_of) {
+                ranges.push((base, end_of_plain(base), false));
+            } else if let Some(base) = base_of(&name) {
+                let mut header = [0; HEADER as usize];
+                let is_whole = self.disk.read(&name, 0, &mut header)? == header.len();
+                let end = end_in(&header, base).filter(|end| is_whole && *end > 0);
+                ranges.push((base, end.unwrap_or_else(|| end_of_plain(base)), end.is_some()));
+            }
+        }
+        ranges.sort_unstable();
         let mut next = 0;
-        let mut is_kept = |(&base, segment): (&u64, &Segment)| {
-            let is_next = next == base || self.damaged.iter().any(|damaged| (next..base).contains(damaged));
-            next = segment.end;
-            is_next && segment.rewritten.is_none()
-        };
-        !self.segments.iter().all(&mut is_kept)
+        Ok(ranges.into_iter().any(|(base, end, is_rewritten)| {
+            let is_behind_gap = base > next;
+            next = end.max(next);
+            is_behind_gap && base > checkpoint || is_rewritten && end > checkpoint
+        }))
     }
 
     /// Whether everything that was appended is written.
@@ -410,7 +430,7 @@ impl<D: Disk> Log<D> {
         }
         self.window = Window::default();
         match self.segments.iter_mut().next_back() {
-            Some((&base, segment)) if segment.rewritten.is_none() => {
+            Some((&base, segment)) if segment.rewritten.is_none() && segment.end >= position => {
                 let name = name_of(base);
                 self.disk.truncate(&name, HEADER + position - base)?;
                 self.disk.sync(&name)?;

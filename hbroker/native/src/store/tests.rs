@@ -335,7 +335,15 @@ fn nothing_that_was_committed_is_lost_with_power() {
                 0 => {
                     let recovered = bench.reopen(true);
                     assert!(recovered.damage.is_empty(), "seed {seed}, step {step}: {recovered:?}");
+                    let damage = bench.store.each_record(|_, _, _| {}).unwrap();
+                    assert!(damage.is_empty(), "seed {seed}, step {step}: {damage:?}");
                     bench.check_after_loss();
+                }
+                3 => {
+                    let mut steps = 0..1_000;
+                    bench.store.compact(&mut |_| steps.next().is_some()).unwrap();
+                    assert!(!steps.is_empty(), "seed {seed}: it does not come to an end");
+                    bench.committed();
                 }
                 1 => {
                     bench.commit();
@@ -386,7 +394,7 @@ fn a_compacted_log_is_not_opened_without_its_index() {
             if bench.rng.random_bool(0.2) {
                 bench.maintain();
             }
-            let is_compacted = bench.store.log.is_compacted();
+            let is_compacted = bench.store.log.lacks_records_above(0).unwrap();
             let index = MemoryIndex::default();
             match Store::open(bench.disk.clone(), index.clone(), SETTINGS) {
                 Ok((store, recovered)) => {
@@ -403,6 +411,28 @@ fn a_compacted_log_is_not_opened_without_its_index() {
         }
     }
     assert!(refused > 500, "{refused}");
+}
+
+#[test]
+fn a_compacted_log_with_a_damaged_header_is_not_opened_without_its_index() {
+    let mut refused = 0;
+    for seed in 0..40 {
+        let mut bench = Bench::new(seed);
+        while !bench.store.log.lacks_records_above(0).unwrap() || bench.store.log.segments().count() < 3 {
+            bench.work();
+            bench.commit();
+            bench.maintain();
+        }
+        let count = bench.store.log.segments().count();
+        let base = bench.store.log.segments().nth(seed as usize % count).unwrap().0;
+        bench.disk.write(&segment::name_of(base), 3, b"?").unwrap();
+        bench.reopen(false);
+        let opened = Store::open(bench.disk.clone(), MemoryIndex::default(), SETTINGS);
+        refused += usize::from(opened.is_err());
+        let names: Vec<String> = bench.disk.list().unwrap().into_iter().map(|(name, _)| name).collect();
+        assert!(opened.is_err(), "seed {seed}: {names:?}");
+    }
+    assert_eq!(refused, 40);
 }
 
 #[test]
