@@ -9,7 +9,7 @@
 //!       |     `-----> crate::engine::sessions      the queue of each subscriber
 //!       `-- throttle        backpressure: which publishers are held back
 //!             `-- holds           by which sessions; which sessions are full
-//!     forward_batch    the same for plain messages of `QoS` 0 that arrived together
+//!     forward_batch    the same for plain messages of `QoS` 0 that arrived together; copies from other workers
 //!     subscriptions    verbs of Python: sessions and subscriptions begin and end
 //!     home_workers     session -> worker
 //! ```

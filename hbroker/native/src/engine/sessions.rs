@@ -5,7 +5,7 @@
 //!       |-- delivery_batches    the same for messages of `QoS` 1 and 2 that arrived together
 //!       |-- table               Sessions: all sessions of a worker, and the memory for their queues
 //!       |     `-- session             one session: queue, messages in flight, credit, tickets
-//!       |           |-- queue               the bounded queue
+//!       |           |-- queue               the bounded queue; bounds: its size, or the most that it may have
 //!       |           |-- backlog             the part of the queue that only the store has
 //!       |           |-- progress            is the session stalled?
 //!       |           `-- counters            what became of its messages

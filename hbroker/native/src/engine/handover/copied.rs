@@ -3,8 +3,8 @@
 //!
 //! The messages of a session are in the order of their numbers. So it is enough to know up to which number
 //! they were examined: the later ones are the difference. If a copied message is acknowledged, expires or is
-//! dropped afterwards, its number is noted until it is sent to the target. Messages with a ticket are not
-//! copied, because their publishers will send them to the target again.
+//! dropped afterwards, its number is noted until it is sent to the target. Copying
+//! ends at the first message with a ticket, because its publisher will send it to the target again.
 //!
 //! Messages that only the store has are copied from there, and are not taken into the session's memory for that
 //! (`stored_copies`).
@@ -36,7 +36,8 @@ pub struct Copied {
     /// The cost of keeping all that were copied in memory, and their number.
     cost: usize,
     count: u64,
-    /// The session's messages are being read from the store. Since then these were gone, which may be among them.
+    /// The session's messages are being read from the store. These were acknowledged or dropped since then, and the store
+    /// may return them still.
     gone_unread: Option<RangeSet>,
     /// All remaining messages below this number were given to the session's link; and the number that was
     /// reported.

@@ -15,7 +15,7 @@ use crate::topic::Region;
 const STEP_POSITIONS: usize = 4_096;
 /// How many messages that were held before are copied in one step.
 pub const HELD_STEP: usize = 64;
-/// The stored queues of so many sessions are read at the same time.
+/// The most sessions whose stored queues are read at the same time.
 const MOST_READING: usize = 32;
 
 /// A subtree whose messages in this worker are being copied.

@@ -16,6 +16,7 @@ use crate::engine::handover::held_queues::HeldQueues;
 
 /// The prefix of the numbers of held queues. No worker has this number.
 const HELD_QUEUES: u64 = 0xff << 56;
+
 /// All exports and imports of a core.
 pub struct Moves {
     /// How many bytes one import may hold.
@@ -38,8 +39,8 @@ pub enum Move {
     HeldQueues(HeldQueues),
 }
 
-/// Which of the messages that were held before come next: the index of their queue, their number in the stored queue
-/// (`u64::MAX`: those are copied), and their position in the list.
+/// The next message to be copied of those that were held before. `queue`: the index of its queue. `stored`: its number in
+/// the stored queue (`u64::MAX`: all stored ones are copied). `position`: its place in the list of the others.
 #[derive(Default)]
 pub struct HeldPlace {
     pub queue: usize,

@@ -24,7 +24,7 @@ struct Part {
     queued_messages: VecDeque<QueuedMessage>,
 }
 
-/// See the module.
+/// What was read of one session's stored queue, and what was requested.
 #[derive(Default)]
 pub struct StoreReader {
     part: Option<Part>,
@@ -56,8 +56,8 @@ pub struct SessionReader<'a> {
     pub export: u64,
     pub key: SessionKey,
     pub session: u64,
-    /// A message has this plus its number here as its number in the session. Another stored queue of the session, after
-    /// this one has ended, has another.
+    /// The number of a message in the session is `base` plus its number in the stored queue. Each new stored queue of the
+    /// session has another base.
     pub base: u64,
     /// The number, in the session, of the last message that is to be read. (Its number in the stored queue says nothing
     /// once another one has begun.)

@@ -42,6 +42,7 @@ use crate::wire::{self, ChoiceRecord, GoneRecord as Gone, SeenRecord};
 const SEEN_FOR: Micros = 300_000_000;
 /// Words of bits in one record, so that it fits a packet of TRANSFER with others (§3.4).
 const RECORD_WORDS: usize = 64;
+
 impl Engine {
     /// The number of messages of a region that are open, or that connected subscribers have not acknowledged:
     /// the target would send those to them again.

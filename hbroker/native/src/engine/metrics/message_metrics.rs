@@ -38,7 +38,7 @@ impl MessageMetrics {
         Self { mark, bytes, is_later_fragment: false, sample }
     }
 
-    /// For a message that is not counted as taken over, because it was before, or by another node.
+    /// For a message that was counted as taken over before, or at another node.
     pub fn of(publish: &PublishView<'_>) -> Self {
         let is_later_fragment = publish.fragment.is_some_and(|slots| slots.index > 0);
         Self { is_later_fragment, ..Self::new(Mark::default(), publish.payload, None) }

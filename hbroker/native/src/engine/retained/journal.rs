@@ -18,7 +18,7 @@ use crate::tables::retained::RetainedStore;
 use crate::tables::retained::journal::Journal;
 use crate::wire::publish_of;
 
-/// A record says of so many ranges of numbers at most that they are not retained any more.
+/// The most ranges of numbers in one record of messages that are not retained any more.
 const MOST_REMOVED: usize = 65_536;
 /// The memory for records is kept up to this size.
 const MOST_KEPT: usize = 1 << 20;

@@ -1,6 +1,12 @@
 //! The part of a session's queue that only the store has: its newest messages, behind those in memory. (Messages that
 //! come back may be in front of those on the link, see below.)
 //!
+//! ```text
+//!     backlog      Backlog: numbers, sizes, what was requested (this file)
+//!       |-- in_session   what joins and leaves it; when it begins and ends
+//!       `-- reading      when a worker's queues become backlogs, and when these are read
+//! ```
+//!
 //! The queue of a session that does not count as connected keeps few messages in memory, if there is a store.
 //! The others, which are stored, are its *backlog*. As long as there is a backlog, further messages are stored,
 //! too, and become a part of it, whether the session counts as connected or not: so the order is kept. While
@@ -36,8 +42,8 @@ pub struct Backlog {
     /// The bytes of these messages, with the cost of keeping them in memory. After messages were dropped
     /// unread, an estimate.
     bytes: usize,
-    /// So many of its messages came with a subtree while the session counted as connected. They are as good as on its
-    /// link, and do not count in the bounds of the queue.
+    /// The number of messages that came with a subtree while the session counted as connected. The bounds of the queue do
+    /// not apply to them.
     uncounted: u64,
     /// The number of its last message in the stored queue, and that message's overflow policy.
     newest: u64,

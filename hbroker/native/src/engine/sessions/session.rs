@@ -639,8 +639,7 @@ impl Session {
         pending.release(self.id, queued_message);
     }
 
-    /// Takes the tickets of all messages. The messages with tickets are the newest, so older ones are not looked
-    /// at.
+    /// Takes the tickets of all messages, from the newest on, where most of them are, until no message has one.
     fn release_all(&mut self, released: &mut Tickets) {
         let waiting = self.queue.iter_mut().rev().filter_map(|queued_message| queued_message.ticket.take());
         released.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));

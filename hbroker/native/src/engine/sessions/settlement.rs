@@ -1,4 +1,5 @@
-//! What handling messages of sessions has left to do. The engine does it afterwards (`settle_pending`).
+//! Work that is put off until the current batch is handled: returned tickets, records for the store, sessions to end.
+//! The engine does it afterwards (`settle_pending`).
 
 use crate::engine::owner::holds::Hold;
 use crate::engine::sessions::message::QueuedMessage;
@@ -12,7 +13,7 @@ pub struct PendingSettlement {
     pub tickets: Tickets,
     /// Messages that the store need not keep any more: the session, and the number in its stored queue.
     pub settled: Vec<(u64, u64)>,
-    /// The same, of messages that wait at another node from now on, or under another number.
+    /// Messages that moved to another node, or have another number now: session, and number in its stored queue.
     pub moved: Vec<(u64, u64)>,
     /// Sessions whose queue overflowed, and that end for this reason (§7.8).
     pub overflowed: Vec<SessionKey>,

@@ -25,7 +25,7 @@ use crate::wire::{MeantFor, PublishId};
 /// The targets of a message are divided into several records if they have more bytes than this.
 const MOST_TARGET_BYTES: usize = 64 << 10;
 
-/// A record says of so many messages at most that they are settled.
+/// The most messages in one record of settled messages.
 const MOST_SETTLED: usize = 65_536;
 
 /// The side of the store that an engine sees.

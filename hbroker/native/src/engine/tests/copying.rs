@@ -556,6 +556,38 @@ fn what_comes_with_a_subtree_answers_no_publisher_whose_subscriber_is_connected(
     assert_eq!((stored(&network, new), network.hosts[publisher].published.len()), (0, 1));
 }
 
+/// It gives its tickets to the store, so that they hold no other move up.
+#[test]
+fn a_connected_session_that_gets_a_long_queue_with_a_subtree_can_move_at_once() {
+    let (mut network, old, client) = with_offline_session(0, 1);
+    let publisher = network.add_client();
+    for _ in 0..60 {
+        network.publish_times(publisher, 100, &message("b/topic", &[0; 1_000], 1));
+        network.run(20 * MILLISECOND);
+    }
+    let new = network.add_node("elsewhere", 1);
+    network.add_store(new);
+    subscribe_persistently(&mut network, client, new, "elsewhere/#");
+    network.listen(client, 2, "elsewhere/#", 2);
+    network.hosts[client].reads = false;
+    let publisher = network.add_client();
+    network.publish(publisher, &message("elsewhere/lamp", b"x", 1));
+    network.run(100 * MILLISECOND);
+    let mut copy = Copy::begin(&mut network, old, "b");
+    copy.round(&mut network);
+    network.cut(old, "b", new);
+    copy.finish(&mut network);
+    assert_eq!(install(&mut network, new, copy.held), 0);
+    network.run(10 * MILLISECOND);
+    assert!(network.hosts[new].engines[0].has_backlog());
+    assert_eq!(network.hosts[publisher].published.len(), 1, "its message is on disk");
+    let (mut copy, began) = (Copy::begin(&mut network, new, "elsewhere"), network.now);
+    network.cut(new, "elsewhere", old);
+    let gave = copy.finish(&mut network);
+    assert_eq!(gave.iter().map(Moving::len).sum::<usize>(), 1);
+    assert!(network.now - began < 200 * MILLISECOND, "nothing waits for the subscriber");
+}
+
 #[test]
 fn copies_of_another_region_are_void() {
     let (mut network, old, _) = with_offline_session(30, 1);

@@ -16,6 +16,7 @@ use crate::wire;
 /// A handoff has at most this number of bytes, unless it is a single message; so the memory of a mailbox
 /// stays small.
 pub const MOST_BYTES: usize = 16 * 1024;
+
 /// Messages, and the sessions that get a copy of each.
 #[derive(Clone, Debug)]
 pub struct Copies {

@@ -38,7 +38,8 @@ impl SessionQueue {
         self.backlog_mut().iter_mut().for_each(|backlog| backlog.leave_out(moved));
     }
 
-    /// The link has ended of messages that the backlog passes over: they are a part of it now.
+    /// The link has ended. The messages that were on it, and are newer than the first one of the backlog, become a part of
+    /// the backlog.
     pub fn restore_order(&mut self) {
         while let Some(first) = self.backlog().filter(|backlog| !backlog.passed_over.is_empty())
             && self.newest().is_some_and(|newest| newest.stored > first.next)

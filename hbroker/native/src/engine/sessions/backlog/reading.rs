@@ -20,9 +20,9 @@ const MOST_BYTES: usize = 64 << 10;
 const MOST_BYTES_WITH_LINK: usize = 512 << 10;
 /// If a queue with a backlog has fewer bytes in memory, more is read.
 const FEW_BYTES: usize = 64 << 10;
-/// How many bytes of messages are read at once.
+/// How many bytes of messages are read at once: usually, if the queues of all sessions together are large, and for a
+/// member of a shared group, whose queue has to be in memory completely.
 const READ_BYTES: usize = 128 << 10;
-/// The same, if the queues of all sessions are large; and for a queue that has to be in memory as a whole.
 const LEAST_READ_BYTES: usize = 4 << 10;
 const READ_ALL_BYTES: usize = 4 << 20;
 
@@ -67,14 +67,16 @@ impl Outbound {
 
     /// The newest messages of a session become its backlog, until few are in memory, if they are stored.
     pub fn spill(&mut self, key: SessionKey, most: usize) {
-        let can_spill = self.storing.is_some() && !self.exports.iter().any(Exporting::is_ending);
-        if let Some(session) = self.sessions.get_mut(key)
+        let can_spill = !self.exports.iter().any(Exporting::is_ending);
+        if let (Some(session), Some(storing)) = (self.sessions.get_mut(key), self.storing.as_deref_mut())
             && can_spill
             && !session.is_member
             && let most = most.min(if session.link.is_some() { MOST_BYTES_WITH_LINK } else { MOST_BYTES })
             && session.queue.bytes() > most
+            && session.queue.newest().is_some_and(|newest| newest.stored > 0 && newest.ticket.is_none())
         {
             let before = session.waiting();
+            session.store_all(storing); // A session with a backlog holds no PUBACK back.
             session.queue.spill(most);
             let after = session.waiting();
             self.sessions.recount(before, after);

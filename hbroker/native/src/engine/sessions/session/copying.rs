@@ -20,7 +20,7 @@ use crate::topic::Region;
 /// What came of a step of copying a session's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Only messages with a ticket are left, which are the newest, or newer ones than this round copies.
+    /// A message with a ticket comes next, or a newer one than this round copies. What is left is the difference.
     Over,
     /// The step is full.
     Full,
