@@ -78,6 +78,7 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/network/moving/test_kills_while_moving.py \
 	tests/product/hostile/test_control_flood.py \
 	tests/product/dying/test_ended_leases.py \
+	tests/product/dying/test_long_queues.py \
 	tests/product/dying/test_random_kills.py \
 	tests/product/moving/test_kills_while_moving.py \
 	tests/product/moving/test_queue_moves.py \

@@ -230,8 +230,11 @@ class NodeHost(Host):
         self._store_due: int | None = None
         """When its store does the next turn, in the world's time; None: it has nothing to do."""
         self._store_disk = self.files.store_disk
+        self.has_unexplained_damage = False
+        """Whether its store is damaged, although no bit has changed."""
         if settings.has_store:
             damage = self.engine.open_store(self.files.store_disk)
+            self.has_unexplained_damage = bool(damage) and not self.files.has_lost_messages
             self._storage.restored.had_store = self.files.has_store and not damage
             self.files.has_store = True
         self.files.has_lost_messages = False

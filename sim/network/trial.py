@@ -197,6 +197,9 @@ class Trial:
 
     def _check_host(self, host: Host) -> None:
         if isinstance(host, NodeHost):
+            if host.has_unexplained_damage:
+                text = f"{host.settings.name} finds damage in its store, and no bit of it has changed"
+                self._fail(Invariant.NOTHING_LOST, text)
             self._check(self._deliveries.check_sessions(host))
         match host:
             case NodeHost() if host.has_decided:

@@ -7,16 +7,27 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from hbroker.sim.network.actions import Depart, LosePower, Publish, Restart, Subscribe
+from hbroker.sim.network.actions import (
+    Action,
+    Depart,
+    FailSync,
+    LosePower,
+    MendDisk,
+    Publish,
+    Restart,
+    Subscribe,
+)
 from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.paths import Faults
 from hbroker.sim.network.plan import ROOT, SECOND, NodePlan, Plan
 
-__all__ = ["while_messages_wait"]
+__all__ = ["after_failed_sync", "while_messages_wait"]
 
 TOPIC: Final = "home/lamp"
 EVERY: Final = SECOND // 100
 DELAY: Final = 2_000
+SIZE: Final = 1_000
+"""So large that checkpoints are made before the power is cut."""
 SYNC: Final = 50_000
 """Several messages arrive while one sync runs."""
 
@@ -25,6 +36,37 @@ def while_messages_wait(seed: int) -> Plan:
     """The owner's machine loses power in the middle of a stream of messages. Its next run has its files, and
     the client comes back."""
     cut = 2 * SECOND + Random(seed).randrange(SECOND)
+    return _plan(
+        seed,
+        cut,
+        LosePower(cut, "a"),
+        Restart(cut + SECOND // 10, "a"),
+    )
+
+
+def after_failed_sync(seed: int) -> Plan:
+    """A sync of the owner's store fails. It ends then, and starts again; later its machine loses power."""
+    failed = 2 * SECOND + Random(seed).randrange(SECOND)
+    cut = failed + SECOND
+    return _plan(
+        seed,
+        cut,
+        FailSync(failed, "a"),
+        MendDisk(failed + SECOND // 5, "a"),
+        Restart(failed + SECOND // 4, "a"),
+        LosePower(cut, "a"),
+        Restart(cut + SECOND // 10, "a"),
+    )
+
+
+def _plan(seed: int, cut: int, *actions: Action) -> Plan:
+    """The client is offline from the first second until two seconds after `cut`."""
+    messages = (Publish(at, "p0", TOPIC, 1, SIZE) for at in range(SECOND, cut + SECOND, EVERY))
+    client = (
+        Subscribe(0, "s0", TOPIC, 1),
+        Depart(SECOND, "s0", ends_session=False),
+        Restart(cut + 2 * SECOND, "s0"),
+    )
     return replace(
         draw(2),
         seed=seed,
@@ -40,12 +82,5 @@ def while_messages_wait(seed: int) -> Plan:
         paces={},
         queue_messages=0,
         for_many=(),
-        actions=(
-            Subscribe(0, "s0", TOPIC, 1),
-            Depart(SECOND, "s0", ends_session=False),
-            *(Publish(at, "p0", TOPIC, 1, 20) for at in range(SECOND, cut + SECOND, EVERY)),
-            LosePower(cut, "a"),
-            Restart(cut + SECOND // 10, "a"),
-            Restart(cut + 2 * SECOND, "s0"),
-        ),
+        actions=tuple(sorted((*client, *messages, *actions), key=lambda action: action.at)),
     )

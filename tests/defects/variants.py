@@ -658,6 +658,12 @@ CORE: Final = (
         defect="SyncsNothing",
         plan=power_cuts.while_messages_wait,
     ),
+    Variant(
+        "a store goes on after a sync that failed",
+        Invariant.NOTHING_LOST,
+        defect="IgnoresSyncErrors",
+        plan=power_cuts.after_failed_sync,
+    ),
 )
 """Defects of the core, in a test build."""
 

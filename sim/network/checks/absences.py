@@ -36,6 +36,8 @@ class _Session:
     keys: set[Key] = field(default_factory=set)
     link_lost_at: dict[Address, int] = field(default_factory=dict)
     """The nodes that have lost their link to it, and when."""
+    linked_to: set[Address] = field(default_factory=set)
+    """The nodes that have a link to it."""
     absent_since: dict[str, int] = field(default_factory=dict)
     """By topic, since when it has had no link at the topic's owner, or former owner."""
 
@@ -67,19 +69,23 @@ class Absences:
     def lose_link(self, session: int, node: Address, now: int) -> None:
         """A node has lost its link to a session."""
         if record := self._sessions.get(session):
+            record.linked_to.discard(node)
             record.link_lost_at.setdefault(node, now)
             for topic, owners in self._ownership.past.items():
                 if node in owners:
                     record.absent_since.setdefault(topic, now)
 
     def lose_node(self, node: Address, now: int) -> None:
-        """A node's process ended. Its next run has the sessions, without links."""
-        for session in self._sessions:
-            self.lose_link(session, node, now)
+        """A node's process ended, and with it its links. Its next run may have the sessions."""
+        for session, record in self._sessions.items():
+            if node in record.linked_to:
+                self.lose_link(session, node, now)
 
     def gain_link(self, session: int, node: Address) -> None:
         """A node has a link to a session."""
         record = self._sessions.get(session)
+        if record:
+            record.linked_to.add(node)
         if record and (record.link_lost_at or record.absent_since):
             record.link_lost_at.pop(node, None)
             for topic, owner in self._ownership.owners.items():

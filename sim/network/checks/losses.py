@@ -50,8 +50,10 @@ class Losses:
         """By run of a node, when it began."""
         self._restored: dict[tuple[int, int], tuple[int, int]] = {}
         """By run of a node and session, how many messages and bytes the run found in its store."""
-        self._visited: set[tuple[int, int]] = set()
-        """Runs of nodes, each with a session whose client has come to it, and said its bounds."""
+        self._untold: set[int] = set()
+        """Sessions of which some run of a node did not know the bounds, because it had restored them."""
+        self._told: set[tuple[int, int]] = set()
+        """Runs of nodes, each with a session whose client has told it the bounds."""
 
     # Change
 
@@ -77,9 +79,8 @@ class Losses:
             loss = _Loss(now, overflowed, counted[1] - before[1])
             self._losses.setdefault(status.session, []).append(loss)
         queue = self._queues.get(status.session)
-        if status.connected:
-            self._visited.add(key)
-        is_known = not status.connected and (key in self._visited or _has_bounds(node, status.session))
+        is_untold = self._is_untold(node, status)
+        is_known = queue is not None and not status.connected and not is_untold
         if queue is not None and is_known and _is_over(queue, status, self._restored.get(key, (0, 0))):
             text = f"{node.settings.name} holds {status.queued} messages, {status.queued_bytes} bytes"
             yield Violation(now, Invariant.QUEUES, f"{text}, for a session that asked for {queue}")
@@ -116,14 +117,20 @@ class Losses:
                 return sent
         return None
 
+    def _is_untold(self, node: NodeHost, status: SessionStatus) -> bool:
+        """Whether a node does not know the bounds of a session: it restored the session after a restart, or
+        was handed it by a node that had, and its client has not come since."""
+        key, known = (node.incarnation, status.session), node.control.sessions.get(status.session)
+        has_bounds = known is not None and bool(known.queue_messages or known.queue_bytes)
+        if known is not None and known.is_unconfirmed and not has_bounds:
+            self._untold.add(status.session)
+            return True
+        if status.connected:
+            self._told.add(key)
+        return not has_bounds and status.session in self._untold and key not in self._told
+
     def _has_no_gaps(self, session: int) -> bool:
         return self._policies.get(session) == {Overflow.END_SESSION}
-
-
-def _has_bounds(node: NodeHost, session: int) -> bool:
-    """Whether a node knows bounds for a session's queue."""
-    known = node.control.sessions.get(session)
-    return known is not None and bool(known.queue_messages or known.queue_bytes)
 
 
 def _is_over(queue: Queue, status: SessionStatus, restored: tuple[int, int]) -> bool:
