@@ -11,7 +11,7 @@
 //!     out    send           outbox: packets that were never sent
 //!                           datagram_builder: makes datagrams of what is due
 //!     both   loss_recovery  recovery: what is acknowledged, what is lost, how much may be in flight
-//!                           loss_detection: carries that out
+//!                           retransmission: carries that out
 //!            incarnation    which run of the peer a datagram is of
 //!            keep_alive     PING, and the idle timeout
 //!            mtu            the datagram size of the path
