@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.frame.checkout import python_sources, rust_sources
+from tests.frame.checkout import ROOT, python_sources, rust_sources
 
 LONGEST_FILE = 700
 LONGEST_FUNCTION = 60
+LONGEST_LINE_OF_TEXT = 120
+GENERATED_PAGES = ("benchmarks.md", "states.md")
 TOPS = ("bench", "clients", "hbroker", "scripts", "sim", "spark_analysis", "tests")
 
 # Written so that this file does not match.
@@ -39,3 +41,16 @@ def test_every_module_has_a_docstring() -> None:
 def test_nothing_is_marked_as_unfinished() -> None:
     for path in [*python_sources(*TOPS), *rust_sources()]:
         assert UNFINISHED.search(path.read_text("utf-8")) is None, path
+
+
+def test_no_line_of_a_page_is_too_long() -> None:
+    pages = [
+        page for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if page.name not in GENERATED_PAGES
+    ]
+    assert len(pages) > 50
+    for page in pages:
+        is_code = False
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+            is_code ^= line.lstrip().startswith("```")
+            if not is_code and not line.startswith("|"):
+                assert len(line) <= LONGEST_LINE_OF_TEXT, f"{page}:{number}"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.frame.checkout import RUST, rust_code, rust_sources
 
-USE = re.compile(r"\buse\s+((?:crate|super|self)::[^;]+);")
+USE = re.compile(r"\buse\s+([a-z_]+::[^;]+);")
 
 
 def test_no_file_imports_one_that_imports_it_back() -> None:
@@ -41,8 +41,9 @@ def test_the_paths_of_a_use_are_expanded() -> None:
 
 
 def _imports(module: str, path: Path, modules: dict[str, Path]) -> Iterator[str]:
-    code = re.split(r"#\[cfg\(test\)\]\s+mod tests\b", rust_code(path))[0]
-    used = (path for tree in USE.findall(code) for path in _paths(re.sub(r"\s+", " ", tree)))
+    code = re.split(r"#\[cfg\(test\)\]\s+mod tests\s*\{", rust_code(path))[0]
+    used = [path for tree in USE.findall(code) for path in _paths(re.sub(r"\s+", " ", tree))]
+    used = [f"self::{path}" if f"{module}::{path.split('::')[0]}" in modules else path for path in used]
     named = re.findall(r"\bcrate(?:::\w+)+", code)
     yield from _known(module, [*used, *named], modules)
 
@@ -56,6 +57,10 @@ def _known(module: str, paths: list[str], modules: dict[str, Path]) -> Iterator[
                 base = []
             case "super":
                 base = base[: -parts.count("super")]
+            case "self":
+                pass
+            case _:
+                continue  # A path of a library.
         named = base + [part for part in parts if part not in {"crate", "super", "self"}]
         prefixes = ("::".join(named[:length]) for length in range(len(named), 0, -1))
         found = next((prefix for prefix in prefixes if prefix in modules), module)
