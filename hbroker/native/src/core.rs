@@ -48,7 +48,7 @@ use crate::tables::subscriber::Subscriber;
 use crate::topic::Region;
 use crate::wire::{self, Body, PacketView};
 
-/// So many numbers of retained messages are given to the store while their table is locked.
+/// The most numbers of retained messages that are given to the store while their table is locked.
 const REMOVED_AT_ONCE: usize = 1_024;
 
 /// One or several engines, and the state that they share.

@@ -5,7 +5,7 @@
 //! received bytes ──> view (DatagramView::parse)   the datagram and its packets
 //!     ──> reader       protobuf: tags, varints, lengths, one field at a time
 //!                      (packets for Python are checked by the schema generated from the `.proto`)
-//!     ──> acks, publish                           acknowledgements; messages and their MQTT properties
+//!     ──> acks, publish, fields                   acknowledgements; messages and their MQTT properties
 //!     ──> packets, layout                         a packet that is like the one before it
 //!   records (of a handover)
 //! packets to send ──> emit, fields; delta builds a message from the one before it
