@@ -571,17 +571,22 @@ fn is_full(error: &io::Error) -> bool {
 fn keep(queues: &Queues, batch: &mut Batch, (position, kind, body): (u64, Kind, &[u8])) {
     match kind {
         Kind::Retained => {
-            let retained = record::retained_of(body);
-            if let Some((number, field)) =
-                retained.filter(|(number, _)| queues.retained.is_at(*number, position))
+            if let Some((number, field)) = record::retained_of(body)
+                && queues.retained.is_at(number, position)
             {
                 batch.add_retained(number, field);
             }
         }
         // These tell numbers of the session's queues apart (`merge`).
-        Kind::Ended => record::number_of(body).into_iter().for_each(|session| batch.add_ended(session)),
+        Kind::Ended => {
+            if let Some(session) = record::number_of(body) {
+                batch.add_ended(session);
+            }
+        }
         Kind::Appended => {
-            AppendedBody::parse(body).into_iter().for_each(|appended| batch.add_appended(appended))
+            if let Some(appended) = AppendedBody::parse(body) {
+                batch.add_appended(appended);
+            }
         }
         Kind::Message => {
             let Some(message) = MessageBody::parse(body) else { return };

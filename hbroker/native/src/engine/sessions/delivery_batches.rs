@@ -154,11 +154,9 @@ impl Forwarder {
 #[inline]
 fn has_room(worker: u8, first: &PublishView<'_>, route: &Route<'_>, out: &Outbound) -> bool {
     let sessions = route.subscribers.iter().map(|subscriber| subscriber.session);
+    let waits_for_the_disk = first.ack_queued && out.waits_for_the_disk(worker, sessions);
     is_open(route)
-        && !route.gathering
-        && !out.is_full()
-        && !out.store_is_full()
-        && !(first.ack_queued && out.waits_for_the_disk(worker, sessions))
+        && !(route.gathering || waits_for_the_disk || out.is_full() || out.store_is_full())
         && out.full.among(route.subscribers.iter().copied()).next().is_none()
 }
 
