@@ -57,6 +57,7 @@ demo: $(CORE) ## A house of six brokers, live, for about ten seconds
 .PHONY: bench
 bench: $(CORE) ## Measure beside mosquitto, nats-server, Zenoh and the kernel's limit; fill docs/benchmarks.md in
 	@$(PY) -m bench.contest --write
+	$(PY) -m bench.durable
 
 # What a developer does ------------------------------------------------------------------------------------------------
 
@@ -91,6 +92,7 @@ soak: $(CORE) ## Simulated networks from SEEDS (N or A-B), real ones for long, t
 	@$(PY) -m hbroker.sim.soak --seeds $(SEEDS)
 	cargo build --release --quiet --features extension-module,broken --target-dir target/broken
 	$(PY) -m tests.defects --core "$$(ls target/broken/release/lib_native.{so,dylib} 2>/dev/null)"
+	cargo test --release --quiet -p hbroker-native --lib churn -- --ignored --nocapture
 	$(PY) -m pytest --quiet $(LONG_TESTS) --long --timeout 3600
 	$(PY) -m pytest --quiet -m hypothesis --hypothesis-profile soak --timeout 3600 --numprocesses 2 --dist worksteal
 

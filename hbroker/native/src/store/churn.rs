@@ -1,9 +1,10 @@
-//! Whether a store gives its space back, and how much it writes for that, over many more messages than it ever has at
-//! one time:
+//! Measurements of stores through which many more messages pass than they ever have at one time: whether they give their
+//! space back, how much they write for that, and whether the head of a queue is read as fast as that of a new one:
 //! `cargo test --release -p hbroker-native churn -- --ignored --nocapture`
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -15,6 +16,7 @@ use crate::store::{Settings, Store};
 
 const SESSIONS: u64 = 1_000;
 const MESSAGES: u64 = 100_000_000;
+const SETTLED: u64 = 10_000_000;
 /// As long as a message of 64 bytes with its topic and its publisher.
 const FIELD: [u8; 110] = [7; 110];
 /// After so many messages the store is looked at.
@@ -56,12 +58,8 @@ fn written() -> u64 {
 #[test]
 #[ignore = "a measurement: minutes, and gigabytes of disk"]
 fn a_store_is_at_most_three_times_what_waits() {
-    let folder = std::env::var_os("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let folder = folder.join(format!("hbroker-churn-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let (disk, index) = (Folder::open(&folder.join("log")), LsmIndex::open(&folder.join("index")));
-    let settings = Settings { syncs: false, ..Settings::DEFAULT };
-    let mut store = Store::open(disk.unwrap(), index.unwrap(), settings).unwrap().0;
+    let folder = new_folder("churn");
+    let mut store = open(&folder);
     let mut rng = SmallRng::seed_from_u64(1);
     let mut away = vec![Away::default(); SESSIONS as usize];
     let (mut batch, before, mut worst) = (Batch::default(), written(), 0.0f64);
@@ -98,6 +96,70 @@ fn a_store_is_at_most_three_times_what_waits() {
     drop(store);
     fs::remove_dir_all(&folder).unwrap();
     assert!(worst <= 3.0, "{worst:.2}");
+}
+
+/// One session has received ten million messages, the other none.
+#[test]
+#[ignore = "a measurement: half a minute, and two gigabytes of disk"]
+fn a_head_behind_ten_million_settled_messages_is_read_as_fast_as_that_of_a_new_queue() {
+    let folder = new_folder("heads");
+    let mut store = open(&folder);
+    let mut batch = Batch::default();
+    // The third pushes the blocks of both out of the memory of the index.
+    for (session, count) in [(1, SETTLED + 1_000), (2, 1_000), (3, SETTLED / 2)] {
+        for number in 1..=count {
+            batch.add_target(Target { session, number, options: &[1] });
+            batch.add_message(u64::MAX, &FIELD);
+            if batch.bytes().len() >= BATCH {
+                flush(&mut store, &mut batch);
+            }
+        }
+    }
+    for first in (1..=SETTLED).step_by(1_000) {
+        batch.add_settled(1, [(first, first + 999)]);
+        flush(&mut store, &mut batch);
+    }
+    store.make_checkpoint().unwrap();
+    drop(store);
+    // As the first read after a start, and as a later one.
+    let (mut first, mut later) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+    for round in 0..42 {
+        let mut store = open(&folder);
+        for turn in 0..20 {
+            for at in (0..3).map(|at| (at + round) % 3) {
+                let session = at as u64 + 1;
+                let head = store.state(session).unwrap().head;
+                let began = Instant::now();
+                let read = store.read(session, head, 1).unwrap();
+                if turn == 0 { &mut first[at] } else { &mut later[at] }.push(began.elapsed());
+                assert_eq!(read.messages[0].number, if session == 1 { SETTLED + 1 } else { 1 });
+            }
+        }
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64() * 1e6
+    };
+    let [first, later] = [first.each_mut().map(median), later.each_mut().map(median)];
+    println!(
+        "the head behind {SETTLED} settled messages, of a short new queue, of a long new queue: \
+         {first:.0?} us after a start, {later:.1?} us later"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(later[0] <= 1.2 * later[2] && first[0] <= 1.2 * first[2], "{first:.1?} us, {later:.1?} us");
+}
+
+fn new_folder(name: &str) -> PathBuf {
+    let folder = std::env::var_os("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = folder.join(format!("hbroker-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn open(folder: &Path) -> Store<Folder, LsmIndex> {
+    let (disk, index) = (Folder::open(&folder.join("log")), LsmIndex::open(&folder.join("index")));
+    let settings = Settings { syncs: false, ..Settings::DEFAULT };
+    Store::open(disk.unwrap(), index.unwrap(), settings).unwrap().0
 }
 
 fn flush(store: &mut Store<Folder, LsmIndex>, batch: &mut Batch) {

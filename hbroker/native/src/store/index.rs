@@ -57,6 +57,8 @@ const POSITION: &str = "position";
 const TOTALS: &str = "totals";
 /// The memory for blocks that were read.
 const CACHE: u64 = 8 << 20;
+/// The last block at or below a number usually begins no further below it.
+const NEAR: u64 = 2_048;
 /// The memory for what is not in a table yet.
 const WRITE_BUFFER: u64 = 16 << 20;
 
@@ -156,8 +158,10 @@ impl Index for LsmIndex {
     }
 
     fn block_at(&self, id: u64, number: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
-        let keys = block_key(id, 0)..=block_key(id, number);
-        let block = self.tree.as_ref().and_then(|tree| tree.blocks.range(keys).next_back());
+        let Some(tree) = &self.tree else { return Ok(None) };
+        let last_from = |from| tree.blocks.range(block_key(id, from)..=block_key(id, number)).next_back();
+        // A wide range would look at all tables that have a block of the queue, or a deleted one.
+        let block = last_from(number.saturating_sub(NEAR)).or_else(|| last_from(0));
         block.map(|block| block_of(block.into_inner())).transpose()
     }
 
