@@ -5,7 +5,8 @@
 //!       |     |
 //!       |   journal    gives its changes to the store of the node (`crate::store`)
 //!       |
-//!     replay       at the owner: reads the store step by step, and queues for the session
+//!     replay       at the owner: what new subscriptions still get; replay::steps reads the table step by step, and
+//!       |          queues for the session
 //!       |  (PUBLISH, over the network)
 //!     delivered    at the client: which retained messages a listener has had lately
 //! ```
