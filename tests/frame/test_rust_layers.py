@@ -19,7 +19,7 @@ SHELL = ("bench/io", "endpoint", "mqtt/io", "python")
     [
         ("Python", r"\bpyo3\b", ("python",)),
         ("unsafe code", r"\bunsafe\b|allow\(unsafe_code\)", ("endpoint/socket",)),
-        ("a clock", r"\b(Instant|SystemTime)\b", (*SHELL, "engine/tests/network/line")),
+        ("a clock", r"\b(Instant|SystemTime)\b", (*SHELL, "engine/tests/network/line", "store/churn")),
         ("a socket", r"\b(socket2|libc|UdpSocket|TcpStream)\b", SHELL),
         ("a thread", r"\bthread::|\bsleep\(", (*SHELL, "store/merge")),
         ("the system's randomness", r"\b(thread_rng|from_os_rng|OsRng|getrandom)\b", ("python",)),

@@ -109,7 +109,7 @@ class MqttPublisher(Publisher):
         self._client = new_mqtt_client(f"publisher_{topic.replace('/', '_')}")
         self._published = threading.Semaphore(0)
         self._client.on_publish = lambda *_: self._published.release()
-        connect_mqtt(self._client, port)
+        connect_mqtt(self._client, port, [])
 
     def _publish(self, payload: str) -> None:
         self._client.publish(self.topic, payload, self.qos)  # paho keeps it until there is a connection.
@@ -148,7 +148,7 @@ class Session(ABC):
     def catch_up(self, wills: int) -> None:
         """Waits until it has received all that is acknowledged, and so many wills."""
         has_all = f"{self.name} has all"
-        until(lambda: not self._missing(), has_all, PATIENCE, found=lambda: str(self._missing()))
+        until(lambda: not self._missing(), has_all, PATIENCE, found=self._describe_missing)
         until(
             lambda: len(self.wills) >= wills,
             f"{has_all} of {wills} wills",
@@ -179,12 +179,19 @@ class Session(ABC):
             self.wills.append(payload.decode())
 
     def _missing(self) -> dict[str, list[int]]:
-        """Acknowledged messages that it does not have, the first few of each topic."""
+        """Acknowledged messages that it does not have, by topic."""
         missing = {
-            topic: sorted(set(range(self._publishers[topic].acknowledged)) - set(numbers))[:5]
+            topic: sorted(set(range(self._publishers[topic].acknowledged)) - set(numbers))
             for topic, numbers in self.received.items()
         }
         return {topic: some for topic, some in missing.items() if some}
+
+    def _describe_missing(self) -> str:
+        some = [
+            f"{topic}: {len(numbers)} from {numbers[0]} to {numbers[-1]}"
+            for topic, numbers in self._missing().items()
+        ]
+        return ", ".join(some)
 
     def _is_exact_for(self, publisher: Publisher) -> bool:
         """Whether it gets that publisher's messages of QoS 2 once. A gateway that is killed forgets what was
@@ -240,19 +247,30 @@ class MqttSession(Session):
     def __init__(self, name: str, port: int, publishers: Mapping[str, Publisher]) -> None:
         super().__init__(name, publishers)
         self._port = port
+        self._present: list[bool] = []
+        """Of each connection, also of those that paho made by itself after a kill: *session present*."""
         self._client = new_mqtt_client(name)
         self._client.on_message = lambda _client, _userdata, message: self._note(
             message.topic, message.payload
         )
         subscribed = threading.Event()
         self._client.on_subscribe = lambda *_: subscribed.set()
-        connect_mqtt(self._client, port)
+        connect_mqtt(self._client, port, self._present)
         self._client.subscribe("home/#", 2)
         assert subscribed.wait(PATIENCE)
         self._leave()
 
+    def catch_up(self, wills: int) -> None:
+        super().catch_up(wills)
+        assert all(self._present[1:]), f"{self.name}: session present was 0"
+
+    def _describe_missing(self) -> str:
+        absent = [number for number, is_present in enumerate(self._present) if number and not is_present]
+        return f"{super()._describe_missing()}; session present was 0 in {absent} of {len(self._present)}"
+
     def _resume(self) -> None:
-        assert connect_mqtt(self._client, self._port), f"{self.name}: session present is 0"
+        connect_mqtt(self._client, self._port, self._present)
+        assert self._present[-1], f"{self.name}: session present is 0"
 
     def _leave(self) -> None:
         self._client.disconnect()
@@ -269,11 +287,10 @@ def new_mqtt_client(name: str) -> mqtt.Client:
     return client
 
 
-def connect_mqtt(client: mqtt.Client, port: int) -> bool:
-    """Connects with a persistent session, and lets a thread of paho's serve the connection. Returns whether
-    the session was present. If the connection breaks, paho connects again."""
+def connect_mqtt(client: mqtt.Client, port: int, present: list[bool]) -> None:
+    """Connects with a persistent session, and lets a thread of paho's serve the connection. If the connection
+    breaks, paho connects again. For each connection, `present` gets whether the session was present."""
     connected = threading.Event()
-    present: list[bool] = []
 
     def note(
         _client: mqtt.Client, _userdata: object, flags: mqtt.ConnectFlags, reason: ReasonCode, *_: object
@@ -288,4 +305,3 @@ def connect_mqtt(client: mqtt.Client, port: int) -> bool:
     client.connect("127.0.0.1", port, clean_start=False, properties=properties)
     client.loop_start()
     assert connected.wait(PATIENCE), "no CONNACK"
-    return present[0]
