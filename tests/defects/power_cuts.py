@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -17,9 +16,8 @@ from hbroker.sim.network.actions import (
     Restart,
     Subscribe,
 )
-from hbroker.sim.network.drawing import draw
-from hbroker.sim.network.paths import Faults
 from hbroker.sim.network.plan import ROOT, SECOND, NodePlan, Plan
+from tests.defects.calm import calm_plan
 
 __all__ = ["after_failed_sync", "while_messages_wait"]
 
@@ -67,20 +65,6 @@ def _plan(seed: int, cut: int, *actions: Action) -> Plan:
         Depart(SECOND, "s0", ends_session=False),
         Restart(cut + 2 * SECOND, "s0"),
     )
-    return replace(
-        draw(2),
-        seed=seed,
-        nodes=(NodePlan(ROOT, "", sync_us=500), NodePlan("a", "home", sync_us=SYNC, has_store=True)),
-        first=(ROOT, "a"),
-        clients=("p0", "s0"),
-        expiries={"s0": 3_600},
-        credits={},
-        topics=(TOPIC,),
-        paths=Faults(delay_us=DELAY),
-        bandwidth_bps=None,
-        join_key=b"",
-        paces={},
-        queue_messages=0,
-        for_many=(),
-        actions=tuple(sorted((*client, *messages, *actions), key=lambda action: action.at)),
-    )
+    nodes = NodePlan(ROOT, "", sync_us=500), NodePlan("a", "home", sync_us=SYNC, has_store=True)
+    ordered = tuple(sorted((*client, *messages, *actions), key=lambda action: action.at))
+    return calm_plan(seed, nodes, (ROOT, "a"), TOPIC, DELAY, ordered, {"s0": 3_600})

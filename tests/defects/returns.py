@@ -3,15 +3,13 @@ for defects in handovers, which the plans of the soak trigger once in a thousand
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import Final
 
 from hbroker.protocol import timers
 from hbroker.sim.network.actions import Action, Falter, Join, Move, Publish, Restart, Subscribe
-from hbroker.sim.network.drawing import draw
-from hbroker.sim.network.paths import Faults
 from hbroker.sim.network.plan import ROOT, SECOND, NodePlan, Plan
+from tests.defects.calm import calm_plan
 
 __all__ = ["before_disk_is_synced", "within_idle_timeout"]
 
@@ -64,23 +62,7 @@ def _messages(begin: int, end: int) -> list[Action]:
 def _plan(seed: int, sync_us: int, *actions: Action) -> Plan:
     """`sync_us`: of the node to which the subtree moves."""
     subtrees = {ROOT: "", "a": "home", "b": "garden", "c": "home/oven"}
-    return replace(
-        draw(2),
-        seed=seed,
-        nodes=tuple(
-            NodePlan(name, subtree, sync_us=sync_us if name == "b" else 500)
-            for name, subtree in subtrees.items()
-        ),
-        first=(ROOT, "a", "b"),
-        clients=("p0", "s0"),
-        expiries={},
-        credits={},
-        topics=(TOPIC,),
-        paths=Faults(delay_us=DELAY),
-        bandwidth_bps=None,
-        join_key=b"",
-        paces={},
-        queue_messages=0,
-        for_many=(),
-        actions=actions,
+    nodes = (
+        NodePlan(name, subtree, sync_us=sync_us if name == "b" else 500) for name, subtree in subtrees.items()
     )
+    return calm_plan(seed, nodes, (ROOT, "a", "b"), TOPIC, DELAY, actions)

@@ -532,23 +532,30 @@ fn what_comes_for_a_session_that_is_connected_is_given_to_its_link_before_its_qu
     assert_eq!(network.sequences(client, "b/topic"), [1, 2, 3, 4, 5]);
 }
 
-/// They get their PUBACKs from the subscriber, although the store gets all that it has.
-#[test]
-fn what_comes_with_a_subtree_answers_no_publisher_whose_subscriber_is_connected() {
-    let (mut network, old, client) = with_offline_session(5, 1);
+/// Moves the queue of a client to a node with a store, to which the client is connected. It does not read, and a publisher
+/// of another subtree waits for it. Returns that node and that publisher.
+fn move_to_connected(network: &mut Network, old: usize, client: usize) -> (usize, usize) {
     let new = network.add_node("elsewhere", 1);
     network.add_store(new);
-    subscribe_persistently(&mut network, client, new, "elsewhere/#");
+    subscribe_persistently(network, client, new, "elsewhere/#");
     network.listen(client, 2, "elsewhere/#", 2);
     network.hosts[client].reads = false;
     let publisher = network.add_client();
     network.publish(publisher, &message("elsewhere/lamp", b"x", 1));
     network.run(100 * MILLISECOND);
-    let mut copy = Copy::begin(&mut network, old, "b");
-    copy.round(&mut network);
+    let mut copy = Copy::begin(network, old, "b");
+    copy.round(network);
     network.cut(old, "b", new);
-    copy.finish(&mut network);
-    assert_eq!(install(&mut network, new, copy.held), 0);
+    copy.finish(network);
+    assert_eq!(install(network, new, copy.held), 0);
+    (new, publisher)
+}
+
+/// They get their PUBACKs from the subscriber, although the store gets all that it has.
+#[test]
+fn what_comes_with_a_subtree_answers_no_publisher_whose_subscriber_is_connected() {
+    let (mut network, old, client) = with_offline_session(5, 1);
+    let (new, publisher) = move_to_connected(&mut network, old, client);
     network.run(100 * MILLISECOND);
     assert_eq!((stored(&network, new), network.hosts[publisher].published.len()), (6, 0));
     network.hosts[client].reads = true;
@@ -565,19 +572,7 @@ fn a_connected_session_that_gets_a_long_queue_with_a_subtree_can_move_at_once() 
         network.publish_times(publisher, 100, &message("b/topic", &[0; 1_000], 1));
         network.run(20 * MILLISECOND);
     }
-    let new = network.add_node("elsewhere", 1);
-    network.add_store(new);
-    subscribe_persistently(&mut network, client, new, "elsewhere/#");
-    network.listen(client, 2, "elsewhere/#", 2);
-    network.hosts[client].reads = false;
-    let publisher = network.add_client();
-    network.publish(publisher, &message("elsewhere/lamp", b"x", 1));
-    network.run(100 * MILLISECOND);
-    let mut copy = Copy::begin(&mut network, old, "b");
-    copy.round(&mut network);
-    network.cut(old, "b", new);
-    copy.finish(&mut network);
-    assert_eq!(install(&mut network, new, copy.held), 0);
+    let (new, publisher) = move_to_connected(&mut network, old, client);
     network.run(10 * MILLISECOND);
     assert!(network.hosts[new].engines[0].has_backlog());
     assert_eq!(network.hosts[publisher].published.len(), 1, "its message is on disk");
