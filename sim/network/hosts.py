@@ -231,10 +231,12 @@ class NodeHost(Host):
         """When its store does the next turn, in the world's time; None: it has nothing to do."""
         self._store_disk = self.files.store_disk
         self.has_unexplained_damage = False
-        """Whether its store is damaged, although no bit has changed."""
+        """Whether its store has new damage, although no bit has changed since the run before."""
         if settings.has_store:
             damage = self.engine.open_store(self.files.store_disk)
-            self.has_unexplained_damage = bool(damage) and not self.files.has_lost_messages
+            is_new = not self.files.known_damage.issuperset(damage)
+            self.has_unexplained_damage = is_new and not self.files.has_lost_messages
+            self.files.known_damage.update(damage)
             self._storage.restored.had_store = self.files.has_store and not damage
             self.files.has_store = True
         self.files.has_lost_messages = False

@@ -58,6 +58,8 @@ class NodeFiles:
         """Whether syncs of the store fail. Then no run can begin."""
         self.has_lost_messages = False
         """Whether a bit of the store was flipped since the last run began."""
+        self.known_damage: set[str] = set()
+        """What the earlier runs found damaged in the store. It stays there until its segment is removed."""
         self._settings = settings
         self._path = FOLDER / f"{settings.name}.cuts"
         self._boots = 0
@@ -76,6 +78,7 @@ class NodeFiles:
         """Removes all files except that of the claims."""
         self.mend()
         self.store_disk = StoreDisk()
+        self.known_damage.clear()
         self.has_store = False
         for path in self.disk.paths():
             if path.suffix != ".claims":
