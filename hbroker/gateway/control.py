@@ -2,7 +2,7 @@
 
 Three streams come in: events of the pool clients (links, answers of owners), messages of the network for the
 gateway itself (claims, records, requests), and the packets of MQTT clients. At its start a gateway subscribes
-to the topics of the gateways. It is ready for clients when it has the records of the existing sessions.
+to the topics of the gateways. It is ready for clients when it has the records of all existing sessions.
 """
 
 from __future__ import annotations
@@ -126,14 +126,14 @@ class Gateway:
             self._disconnect_queue,
             self._connect_handler.pending_connects,
         )
-        self._startup = Startup(context.network_clients)
+        self._startup = Startup(context)
         self._refresh_at: int | None = None
         self._announcements = Announcements(context)
 
     # In
 
     def start(self, now: int) -> None:
-        """Subscribes to the topics of the gateways. `is_ready` says when the gateway can take clients."""
+        """Begins to get the records of the existing sessions. `is_ready` says when clients may connect."""
         self._startup.start(now)
 
     def announce(self, now: int, listeners: tuple[str, ...]) -> None:
@@ -157,6 +157,8 @@ class Gateway:
             if message.qos:
                 self._context.native_api.member(pool_client).handled([message.copy_id])
             return
+        if message.retained and topic.startswith(SESSIONS):
+            self._startup.handle_retained(now, topic, payload)
         if message.publisher == self._publisher:
             pass  # This gateway applied its own message when it published it.
         elif topic.startswith(CLAIMS):
@@ -356,7 +358,6 @@ class Gateway:
     def _handle_record(self, now: int, topic: str, payload: bytes) -> None:
         here = self._context.records.client_connected_here(topic)
         connection = None if here is None else self._context.connection_table.of_client(here)
-        self._startup.handle_record(now)
         records = self._context.records
         is_true = records.handle_payload(now, topic, payload)
         self._context.clock.observe(now, records.stamp_of(topic))

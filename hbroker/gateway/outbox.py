@@ -41,11 +41,13 @@ _FINAL: Final = frozenset(
 @dataclass(slots=True, eq=False)
 class OutboxMessage:
     """One message to publish. `replaces`: it replaces the earlier messages under its topic. `until`: the time
-    in microseconds after which it is not published again; None: there is no such time."""
+    in microseconds after which it is not published again; None: there is no such time. `ack_queued`: it
+    counts as distributed once it is queued for all subscribers."""
 
     message: WillMessage
     done: Done | None = None
     replaces: bool = False
+    ack_queued: bool = False
     until: int | None = None
     attempts: int = 0
     also_done: list[Done] = field(default_factory=list)
@@ -127,7 +129,7 @@ class Outbox:
                 self._end(now, outbox_message, is_distributed=False)
                 continue
             try:
-                sequence = self._publish(now, outbox_message.message)
+                sequence = self._publish(now, outbox_message)
             except NativeError:  # its topic or its size is wrong: a later attempt would fail, too
                 self._end(now, outbox_message, is_distributed=False)
                 continue
@@ -140,13 +142,15 @@ class Outbox:
             else:
                 self._end(now, outbox_message, is_distributed=True)
 
-    def _publish(self, now: int, message: WillMessage) -> int | None:
+    def _publish(self, now: int, outbox_message: OutboxMessage) -> int | None:
+        message = outbox_message.message
         return self._shared_client.publish(
             message.topic,
             message.payload,
             message.qos,
             message.retain,
             published_at_us=now + self._unix_offset_us,
+            ack_queued=outbox_message.ack_queued,
             **mqtt_properties_of(message),
         )
 
