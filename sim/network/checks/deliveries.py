@@ -15,7 +15,8 @@ session ends only when it has been without a link for its expiry. Then:
   publication. Not counted are messages that it has received before, in this run or an earlier one of its
   session, and those published before its subscription was made, or made again after the loss of a link: if
   such a one comes again, it is new to the subscriber. Not counted either is a message that its queue
-  discarded at an owner from which the topic moved before the message was acknowledged (docs/guarantees.md).
+  discarded at an owner from which the topic moved before the message was acknowledged (docs/guarantees.md),
+  or one that an owner had stored before a bit of its store changed.
 - *Intact*: a message has the bytes that were published. *Genuine*: none is an impostor's (`impostors`).
 - *Adds up*, and whether owners accepted each message once: `message_totals`.
 - *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Expires*: `expiries`. *Queues*, and what
@@ -70,6 +71,8 @@ class Deliveries:
         self._unanswered: dict[MessageId, Sent] = {}
         self._stalled: dict[int, int] = {}
         """By session, when it was last seen stalled or offline."""
+        self._damaged: dict[str, int] = {}
+        """By topic, when its owner died last with a damaged store."""
         self._losses = Losses()
         self.message_totals = MessageTotals()
         self._retention = Retention(topics, self._losses)
@@ -225,6 +228,8 @@ class Deliveries:
         self.expiries.lose_node(owner.address, self._now())
         self._absences.lose_node(owner.address, self._now())
         topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
+        if owner.files.has_lost_messages:
+            self._damaged |= dict.fromkeys(topics, self._now())
         if owner.keeps_what_waits:
             self._stored |= dict.fromkeys(topics, owner)
             self._interrupt(topics)
@@ -559,6 +564,8 @@ class Deliveries:
             return  # It was in flight from the former owner.
         if self._was_given_up(application.host.session, sent):
             return  # The session had no room for it when it came first.
+        if sent.at <= self._damaged.get(sent.topic, 0):
+            return  # What was stored of it is damaged, and its publisher sends it again.
         if self._ownership.was_forgotten(sent.topic, sent.at):
             return  # Of two owners, one queued it, and the other accepted the later message.
         interests = application.interests.values()
