@@ -12,12 +12,12 @@
 //! client that was touched in it.
 //!
 //! ```text
-//!     core.rs           the verbs of the native API
+//!     core                     the verbs of the native API
 //!       |
-//!     client_pool.rs    ClientPool: queues and timers; datagram in -> client
-//!       |-- request_table.rs   number of a request -> client that sent it
-//!       |-- client.rs          PoolClient: one engine, and the queues that it is in
-//!       `-- messages.rs        messages out: the MessageSink of the worker's thread
+//!     ClientPool (this file)   queues and timers; datagram in -> client
+//!       |-- request_table      number of a request -> client that sent it
+//!       |-- client             PoolClient: one engine, and the queues that it is in
+//!       `-- messages           messages out: the MessageSink of the worker's thread
 //! ```
 
 mod client;

@@ -6,8 +6,8 @@
 //! the session stays, the messages in flight go back to the head of the queue. If their subtree moves, they
 //! move with it.
 //!
-//! During a handover `session/copying.rs` copies the messages, and takes them out. `session/stored_queue.rs` has
-//! what the store knows of the messages.
+//! During a handover `copying` copies the messages, and takes them out. `stored_queue` has what the store
+//! knows of the messages.
 //!
 //! A message holds its publisher's PUBACK back by its ticket. A session that is offline or stalled holds no
 //! ticket (§7.3): its messages are given to the store, if there is one, and the store holds the tickets until
