@@ -1,34 +1,26 @@
-//! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
+//! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network
+//! does.
+//!
+//! ```text
+//! delivery   from publishers to subscribers            handover   a subtree moves to another node
+//! batches    messages that come many at once           workers    from one worker of a node to another
+//! retained   the latest message of a topic             flow       who publishes too much is held back
+//! sessions   they stall, go away, come back            hostile    what strangers and liars send
+//! load       what a node counts by topic               speed      measurements, which no test run makes
+//!    all of them ──> network   nodes, clients, and what is between them
+//! ```
+//!
+//! The helpers of a folder are in its `mod.rs`. A test may use those of any folder. The helpers use
+//! `network`, and those of `flow` also `sessions`.
 
-mod adoption;
-mod barrier;
 mod batches;
-mod copies;
-mod copying;
-mod credit;
-mod deliveries;
 mod delivery;
-mod deltas;
-mod early;
 mod flow;
-mod for_many;
-mod given_up;
-mod groups;
 mod handover;
 mod hostile;
-mod idle;
-mod large;
 mod load;
 pub mod network;
-mod pending_batches;
-mod publisher_ids;
-mod redirect;
-mod replays;
 mod retained;
 mod sessions;
 mod speed;
-mod stalls;
-mod storing;
-mod two_workers;
-mod unclaimed;
 mod workers;

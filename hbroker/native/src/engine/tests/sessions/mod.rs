@@ -1,22 +1,36 @@
 //! Sessions that stall, go away and come back, and what becomes of their messages (§6.4, §7.3, §7.7, §7.8).
+//!
+//! ```text
+//! absence, stalls, restarts    who answers nothing, or not enough, and who comes back over another link
+//! groups                       what was a member's goes to another
+//! bounds, memory, connected    how much may wait: for a session, for those that are offline, for the others
+//! host_limits, idle            how many links and sessions a node takes, and how little an idle one takes
+//! storing                      what the store has survives a loss of power
+//! unclaimed                    what comes before an application asks for it
+//! lives                        all of this in any order
+//! ```
 
 mod absence;
 mod bounds;
 mod connected;
 mod groups;
 mod host_limits;
+mod idle;
 mod lives;
 mod memory;
 mod restarts;
+mod stalls;
+mod storing;
+mod unclaimed;
 
 use std::collections::HashMap;
 
-use super::network::{MILLISECOND, Network, credit_field, message};
 use crate::Micros;
 use crate::engine::Engine;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::session::{Session, Status};
 use crate::engine::sessions::table::LOOK;
+use crate::engine::tests::network::{MILLISECOND, Network, credit_field, message};
 use crate::engine::transport::outbound::Outbound;
 use crate::link_id::LinkId;
 use crate::prefix::Prefix;
