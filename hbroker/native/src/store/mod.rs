@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! engines -- records --> Store --> log      every record, in order, with a check (record)
-//!                          |------> queues   what waits for whom, as the log says (queue, block)
-//!                          |------> retained where the retained messages are
+//!           (mailbox)      |------> queues   what waits for whom, as the log says
+//!                          |          `----> retained   where the retained messages are
 //!                          `------> index    the queues as they were at the last checkpoint
 //! ```
+//!
+//! `log` writes to a `disk`. `merge` makes one store of two. `verify` reads a log that may be in use.
 //!
 //! A message is in the log once, however many sessions wait for it. What waits for a session is found by the
 //! session's queue, and a segment of the log is removed when nothing waits in it. If little waits in it, it is
@@ -16,26 +18,18 @@
 //!
 //! A store uses no clock and no thread. `Disk` and `Index` are what it writes to.
 
-pub mod block;
 #[cfg(test)]
 mod churn;
 pub mod disk;
-#[cfg(any(test, feature = "python"))]
-pub mod fault_disk;
 pub mod index;
 pub mod log;
 pub mod mailbox;
-#[cfg(any(test, feature = "python"))]
-pub mod memory_index;
 pub mod merge;
-pub mod queue;
 pub mod queues;
 pub mod record;
 pub mod retained;
-pub mod segment;
 #[cfg(test)]
 mod tests;
-pub mod usage;
 pub mod verify;
 
 use std::collections::BTreeSet;
@@ -44,11 +38,12 @@ use std::io;
 use crate::broken::Defect;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
-use crate::store::log::{Log, Recovered, Rewriting, Unreadable};
-use crate::store::queue::QueueState;
+use crate::store::log::opening::Recovered;
+use crate::store::log::segment::{self, Damage};
+use crate::store::log::{Log, Rewriting, Unreadable};
 use crate::store::queues::Queues;
+use crate::store::queues::queue::QueueState;
 use crate::store::record::{AppendedBody, Batch, Kind, MessageBody, Target};
-use crate::store::segment::Damage;
 
 /// A bounded log has about this number of segments; one with a low bound has fewer, of the smallest size.
 const MOST_SEGMENTS: u64 = 16;

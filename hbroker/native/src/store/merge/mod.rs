@@ -29,8 +29,8 @@ use rustc_hash::FxBuildHasher;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
+use crate::store::log::segment::Damage;
 use crate::store::record::{Batch, MessageBody, Target};
-use crate::store::segment::Damage;
 
 use chunk::Chunk;
 use joining::Joining;

@@ -28,7 +28,7 @@ use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::storing;
 use crate::link::receive::ranges::RangeSet;
-use crate::store::queue::QueueState;
+use crate::store::queues::queue::QueueState;
 use crate::store::{Messages, Stored};
 use crate::tables::subscriber::Overflow;
 

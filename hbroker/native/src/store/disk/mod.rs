@@ -1,7 +1,10 @@
 //! The files of a store, and what a disk must do for it.
 //!
 //! All files of a store lie in one folder, and are named by it. Tests and the simulator have other disks
-//! (`fault_disk`), which lose what was not synced, tear writes, flip bits, or fail.
+//! (`fault`), which lose what was not synced, tear writes, flip bits, or fail.
+
+#[cfg(any(test, feature = "python"))]
+pub mod fault;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

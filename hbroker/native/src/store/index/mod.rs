@@ -3,7 +3,10 @@
 //!
 //! The index is written in checkpoints only, each as a whole or not at all. It is never ahead of what is
 //! synced in the log. [`LsmIndex`] is on disk, in an LSM tree (fjall); tests have another one,
-//! in memory.
+//! in memory (`memory`).
+
+#[cfg(any(test, feature = "python"))]
+pub mod memory;
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

@@ -17,10 +17,10 @@ use rustc_hash::FxBuildHasher;
 use smallvec::{SmallVec, smallvec};
 
 use crate::link::receive::ranges::RangeSet;
-use crate::store::block::{self, Block, Entry};
 use crate::store::index::Index;
+use crate::store::queues::block::{self, Block, Entry};
+use crate::store::queues::usage::{Usage, usage_of};
 use crate::store::record::{put_varint, take_u64, take_varint};
-use crate::store::usage::{Usage, usage_of};
 
 /// Full blocks since the last checkpoint, by their id and their first number.
 pub type Blocks = BTreeMap<(u64, u64), Vec<u8>>;

@@ -3,7 +3,16 @@
 //!
 //! All of this is a function of the log, so a restart reads it from the index as it was at a checkpoint, and
 //! adds the records since then. A queue in memory is small, however many messages wait: its entries are in
-//! blocks, and all but the last block are in the index, or go there with the next checkpoint (see `queue`).
+//! blocks, and all but the last block are in the index, or go there with the next checkpoint.
+//!
+//! ```text
+//! Queues (this file) ──> queue   one session's queue ──> block   where its messages are in the log
+//!       └──────────────────┴──> usage   how much of each segment is needed
+//! ```
+
+pub mod block;
+pub mod queue;
+pub mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,14 +20,14 @@ use std::io;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::store::block::Entry;
 use crate::store::index::{Changes, Index};
-use crate::store::queue::{Blocks, Queue, QueueState};
+use crate::store::queues::block::Entry;
+use crate::store::queues::queue::{Blocks, Queue, QueueState};
+use crate::store::queues::usage::{Usage, usage_of};
 use crate::store::record::{
     self, AppendedBody, Kind, MessageBody, SettledBody, Target, put_varint, take_varint,
 };
 use crate::store::retained::RetainedPositions;
-use crate::store::usage::{Usage, usage_of};
 
 /// All queues.
 #[derive(Default)]
