@@ -5,8 +5,8 @@
 //! engine, endpoint, client_pool ──> core      every method of a core (virtual time, threads, in a pool)
 //! gateway/      the MQTT server: its methods, settings, events, session states and status
 //! bench         the load generator
-//! events, messages, sessions, load            values for Python
-//! config, publishing                          values from Python
+//!    all of these ──> values/   what crosses to Python, or from it
+//! stores        the stores of nodes that do not run
 //! codec, records, topics                      for tests and tools
 //! ```
 //!
@@ -16,19 +16,14 @@
 mod bench;
 mod client_pool;
 mod codec;
-mod config;
 mod core;
 mod endpoint;
 mod engine;
-mod events;
 mod gateway;
-mod load;
-mod messages;
-mod publishing;
 mod records;
-mod sessions;
 mod stores;
 mod topics;
+mod values;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -85,7 +80,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     add_gateway(module)?;
-    module.add_class::<config::Config>()?;
+    module.add_class::<values::config::Config>()?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<endpoint::Endpoint>()?;
     module.add_class::<client_pool::ClientPool>()?;
@@ -94,15 +89,15 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bench::LoadClient>()?;
     module.add_class::<bench::LoadClientPool>()?;
     module.add_class::<bench::LoadReport>()?;
-    module.add_class::<events::ControlEvent>()?;
-    module.add_class::<events::LinkUpEvent>()?;
-    module.add_class::<events::LinkDownEvent>()?;
-    module.add_class::<events::OverflowEvent>()?;
-    module.add_class::<events::UnresolvedEvent>()?;
-    module.add_class::<events::PublishedEvent>()?;
-    module.add_class::<messages::Message>()?;
-    module.add_class::<sessions::SessionStatus>()?;
-    module.add_class::<load::Load>()?;
+    module.add_class::<values::events::ControlEvent>()?;
+    module.add_class::<values::events::LinkUpEvent>()?;
+    module.add_class::<values::events::LinkDownEvent>()?;
+    module.add_class::<values::events::OverflowEvent>()?;
+    module.add_class::<values::events::UnresolvedEvent>()?;
+    module.add_class::<values::events::PublishedEvent>()?;
+    module.add_class::<values::messages::Message>()?;
+    module.add_class::<values::sessions::SessionStatus>()?;
+    module.add_class::<values::load::Load>()?;
     module.add_class::<topics::SubscriptionTrie>()?;
     module.add_function(wrap_pyfunction!(topics::topic_is_valid, module)?)?;
     module.add_function(wrap_pyfunction!(topics::filter_is_valid, module)?)?;

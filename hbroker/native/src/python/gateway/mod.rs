@@ -26,8 +26,6 @@ pub use self::state::{InFlight, SessionState};
 pub use crate::python::gateway::settings::ListenerSettings;
 
 use self::events::{EventOut, worker_event_out};
-use super::config::Config;
-use super::load::{Load, load_out};
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::client_pool::messages::Mailbox;
 use crate::mqtt::codec::frame::kind;
@@ -39,6 +37,8 @@ use crate::mqtt::io::MOST_WORKERS;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::python::client_pool::ClientPool;
 use crate::python::gateway::settings::{Accept, ListenOptions, Rule, rules_in};
+use crate::python::values::config::Config;
+use crate::python::values::load::{Load, load_out};
 
 #[pyclass(module = "hbroker._native", extends = ClientPool, frozen)]
 pub struct Gateway {

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::{Address, address_out, debug_repr};
 use crate::engine::transport::event::{Event, Peer};
+use crate::python::{Address, address_out, debug_repr};
 
 #[pyclass(module = "hbroker._native", frozen, get_all, new = "from_fields")]
 #[derive(Debug)]

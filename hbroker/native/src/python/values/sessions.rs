@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 
-use super::debug_repr;
 use crate::engine::sessions::session::Status;
+use crate::python::debug_repr;
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use super::NativeError;
 use crate::core::Core;
 use crate::engine::Unpublishable;
+use crate::python::NativeError;
 use crate::wire::PublishOut;
 
 /// The properties of messages in addition to topic and payload: `CoreProperties` of `hbroker/properties.py`,

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::NativeError;
+use crate::python::NativeError;
 use crate::token::TokenKeys;
 
 /// The largest payload that is allowed (§9).
