@@ -1,8 +1,9 @@
-"""What things cost against how many there are: rows as JSON and a plot for each quantity.
+"""`python -m bench.growth`: rows as JSON and a plot for each quantity.
 
-`filters` measures the core's own table (`bench.filters`), `width` a simulated network (`bench.width`). All
-others are runs of `hbroker bench`, with a new broker each. Each size is measured once: the trend with the
-size counts, and the neighbours of a value show its noise. docs/benchmarks.md has the results.
+`filters` measures the core's own table (`bench.growth.filters`), `width` a simulated network
+(`bench.growth.width`). All others are runs of `hbroker bench`, with a new broker each. Each size is measured
+once: the trend with the size counts, and the neighbours of a value show its noise. docs/benchmarks.md has the
+results.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Any, Final, TypeAlias, get_args
 import click
 
 from bench.command import write_option
-from bench.filters import Kind, measure_filters
+from bench.growth.filters import Kind, measure_filters
+from bench.growth.width import measure_width
 from bench.results.chart import Curve, lines
 from bench.results.report import machine, table
 from bench.results.standings import FIGURES, PAGE, with_section
 from bench.rounds import told_by
-from bench.width import measure_width
 from hbroker.bench.launching import NoAnswer
 
 Row: TypeAlias = dict[str, Any]

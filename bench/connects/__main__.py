@@ -1,8 +1,8 @@
-"""How fast MQTT clients connect, and what an idle one costs: `python -m bench.connects`.
+"""`python -m bench.connects`: how fast MQTT clients connect, and what an idle one costs.
 
 Compares the gateway with its root to mosquitto, in one run, each with a storm of clients that stay connected
-(`bench.storm`). A server that answers every CONNECT alike, and does nothing else, shows the limit of the load
-itself. A client counts as accepted when it has a CONNACK with success.
+(`bench.connects.storm`). A server that answers every CONNECT alike, and does nothing else, shows the limit of
+the load itself. A client counts as accepted when it has a CONNACK with success.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Final
 
 import click
 
+from bench.connects.storm import Plan, Storm, StormResult
 from bench.contestants.networks import Node
 from bench.contestants.peers import Mosquitto
 from bench.secure import issue
-from bench.storm import Plan, Storm, StormResult
 from hbroker.bench.brokers import announced, running
 from hbroker.bench.launching import NoAnswer, ended, launch
 from hbroker.bench.plan import Address
