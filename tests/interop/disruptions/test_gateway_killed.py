@@ -10,8 +10,8 @@ import pytest
 
 from tests import waiting
 from tests.interop.clients import PATIENCE_S
+from tests.interop.disruptions.load import Load
 from tests.interop.home import PLACES, HomeNetwork
-from tests.interop.load import Load
 from tests.interop.peer import connected
 
 BEFORE = 300

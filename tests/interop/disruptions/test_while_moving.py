@@ -9,8 +9,8 @@ from itertools import groupby
 
 from tests import waiting
 from tests.interop.clients import PATIENCE_S
+from tests.interop.disruptions.load import Load
 from tests.interop.home import GATEWAYS, HomeNetwork
-from tests.interop.load import Load
 from tests.interop.peer import Peer, connected
 from tests.product.network import PROJECT, environment, hbroker
 

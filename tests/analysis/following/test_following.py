@@ -29,7 +29,7 @@ from hbroker.spark_analysis.measures.loads import WINDOW
 from hbroker.spark_analysis.tables import collected
 from tests.analysis import files, plain
 from tests.analysis.files import Row
-from tests.analysis.test_follow import BEGIN, check_tables
+from tests.analysis.following.test_follow import BEGIN, check_tables
 from tests.analysis.test_tables import by, close, node_row, table
 from tests.frame.checkout import ROOT
 from tests.interop.home import home_up

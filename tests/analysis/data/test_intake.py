@@ -12,7 +12,7 @@ import pytest
 from hbroker.spark_analysis.data import intake
 from hbroker.spark_analysis.data.intake import Intake
 from tests.analysis import files
-from tests.analysis.test_follow import BEGIN
+from tests.analysis.following.test_follow import BEGIN
 from tests.analysis.test_tables import node_row
 
 if TYPE_CHECKING:
