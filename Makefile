@@ -69,7 +69,7 @@ test: $(CORE) ## All tests, Rust and Python (under 10 minutes)
 SEEDS ?= 2000
 # Those with a long form, or without a short one.
 LONG_TESTS := tests/analysis/test_cluster.py \
-	tests/analysis/test_following.py \
+	tests/analysis/following/test_following.py \
 	tests/clients/test_speed.py \
 	tests/fuzz \
 	tests/gateway/transports/test_guesses.py \

@@ -13,6 +13,6 @@
     launching          starts and ends processes, on CPUs of their own
     process            CPU time and memory, from /proc
 
-The load runs in the native core (`native/src/bench.rs`), in one thread for all clients, and checks every
+The load runs in the native core (`native/src/bench/mod.rs`), in one thread for all clients, and checks every
 message. Each module imports only modules below it in this list.
 """

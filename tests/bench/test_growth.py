@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.filters import measure_filters
-from bench.growth import QUANTITIES, main
-from bench.width import measure_width
+from bench.growth.__main__ import QUANTITIES, main
+from bench.growth.filters import measure_filters
+from bench.growth.width import measure_width
 
 _FIELDS = {
     "kind": "plain",

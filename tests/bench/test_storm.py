@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from bench.storm import Plan, Storm
+from bench.connects.storm import Plan, Storm
 from hbroker.bench.plan import Address
 from hbroker.sim.rooms.mqtt.packets import Will, connect, subscribe
 

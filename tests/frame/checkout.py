@@ -29,6 +29,11 @@ def rust_sources() -> list[Path]:
     return [path for path in sorted(RUST.rglob("*.rs")) if path.name != "schema.rs"]
 
 
+def is_rust_test(path: Path) -> bool:
+    """Whether a file of the crate has nothing but tests: it is `tests.rs`, or somewhere below a `tests`."""
+    return "tests" in path.relative_to(RUST).with_suffix("").parts
+
+
 def rust_code(path: Path) -> str:
     """A Rust file without its comments, doc comments included."""
     return re.sub(r"//.*", "", path.read_text(encoding="utf-8"))

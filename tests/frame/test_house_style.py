@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 
 from tests.frame.checkout import ROOT, python_sources, rust_sources
 
 LONGEST_FILE = 700
 LONGEST_FUNCTION = 60
 LONGEST_LINE_OF_TEXT = 120
+FULLEST_FOLDER = 16
 GENERATED_PAGES = ("benchmarks.md", "states.md")
 TOPS = ("bench", "clients", "hbroker", "scripts", "sim", "spark_analysis", "tests")
 
@@ -20,6 +22,11 @@ UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|\b(to" r"do|
 def test_no_file_is_too_long() -> None:
     for path in [*python_sources(*TOPS), *rust_sources()]:
         assert len(path.read_text("utf-8").splitlines()) <= LONGEST_FILE, path
+
+
+def test_no_folder_is_too_full() -> None:
+    folders = Counter(path.parent for path in [*python_sources(*TOPS), *rust_sources()])
+    assert not {str(folder): files for folder, files in folders.items() if files > FULLEST_FOLDER}
 
 
 def test_no_function_is_too_long() -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.frame.checkout import RUST, rust_code, rust_sources
+from tests.frame.checkout import RUST, is_rust_test, rust_code, rust_sources
 
 USE = re.compile(r"\buse\s+([a-z_]+::[^;]+);")
 
 
 def test_no_file_imports_one_that_imports_it_back() -> None:
-    modules = {_module(path): path for path in rust_sources() if not _is_test(path)}
+    modules = {_module(path): path for path in rust_sources() if not is_rust_test(path)}
     imports = {module: set(_imports(module, path, modules)) for module, path in modules.items()}
     assert sum(map(len, imports.values())) > 1_000, "the imports are found"
     TopologicalSorter(imports).prepare()
@@ -82,10 +82,6 @@ def _paths(tree: str) -> Iterator[str]:
             part = ""
         else:
             part += character
-
-
-def _is_test(path: Path) -> bool:
-    return "tests" in path.relative_to(RUST).with_suffix("").parts
 
 
 def _module(path: Path) -> str:

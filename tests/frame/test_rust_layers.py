@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.frame.checkout import RUST, rust_code, rust_sources
+from tests.frame.checkout import RUST, is_rust_test, rust_code, rust_sources
 
 SHELL = ("bench/io", "endpoint", "mqtt/io", "python")
 """The modules that may use threads, clocks and sockets. All others are sans-IO."""
@@ -19,7 +19,7 @@ SHELL = ("bench/io", "endpoint", "mqtt/io", "python")
     [
         ("Python", r"\bpyo3\b", ("python",)),
         ("unsafe code", r"\bunsafe\b|allow\(unsafe_code\)", ("endpoint/socket",)),
-        ("a clock", r"\b(Instant|SystemTime)\b", (*SHELL, "engine/tests/network/line", "store/churn")),
+        ("a clock", r"\b(Instant|SystemTime)\b", (*SHELL, "store/churn")),
         ("a socket", r"\b(socket2|libc|UdpSocket|TcpStream)\b", SHELL),
         ("a thread", r"\bthread::|\bsleep\(", (*SHELL, "store/merge")),
         ("the system's randomness", r"\b(thread_rng|from_os_rng|OsRng|getrandom)\b", ("python",)),
@@ -40,6 +40,10 @@ def test_every_file_is_a_module_of_the_crate() -> None:
     assert files - {"lib"} <= declared | {"schema"}
 
 
+def test_the_module_of_a_folder_is_in_it_as_mod() -> None:
+    assert not [path for path in rust_sources() if path.with_suffix("").is_dir()]
+
+
 def test_comments_are_removed_from_the_code() -> None:
     assert "pyo3" in (RUST / "lib.rs").read_text("utf-8")
     assert "pyo3" not in rust_code(RUST / "lib.rs")
@@ -47,11 +51,7 @@ def test_comments_are_removed_from_the_code() -> None:
 
 def _shipped(path: Path) -> str:
     """A file's code without its tests, which are last, or in a folder of their own."""
-    return (
-        ""
-        if path.stem == "tests" or path.parent.name == "tests"
-        else re.split(r"#\[cfg\(test\)\]\s+mod tests \{", rust_code(path))[0]
-    )
+    return "" if is_rust_test(path) else re.split(r"#\[cfg\(test\)\]\s+mod tests \{", rust_code(path))[0]
 
 
 def is_in(module: str, parents: tuple[str, ...]) -> bool:

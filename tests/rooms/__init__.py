@@ -1,2 +1,2 @@
-"""Simulated rooms: statistical tests of the model, scenarios and plans, the counters, and runs on real
-networks."""
+"""Simulated rooms (docs/simulation.md): the model, with statistical tests (`statistics`); scenarios, plans,
+the player; MQTT clients and their codec; counters and receipts; the report; runs on real networks."""

@@ -23,7 +23,7 @@ const ROW_BYTES: usize = 60;
 const CACHE: u64 = 8 << 20;
 const WRITE_BUFFER: u64 = 16 << 20;
 
-/// What `hbroker/native/src/store/index.rs` asks of a database.
+/// What `hbroker/native/src/store/index/mod.rs` asks of a database.
 trait Database: Sized {
     fn open(folder: &Path) -> Outcome<Self>;
     fn commit(&mut self, new: &[(u64, u64)], cleared: &[(u64, u64)], bytes: &mut Bytes) -> Outcome<()>;

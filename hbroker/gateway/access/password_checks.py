@@ -1,7 +1,7 @@
 """Password checks: the bounds on wrong passwords, and the checks that wait for a thread.
 
 The bounds are by address, by name, and by both. The native core has the tables (`_native.Attempts`, described
-in `mqtt/access/attempts.rs`). Its workers refuse guesses beyond these bounds where they arrive.
+in `mqtt/access/attempts/mod.rs`). Its workers refuse guesses beyond these bounds where they arrive.
 
 A check takes tens of milliseconds of a processor. A bounded number of checks waits, in one queue for each
 address. They run in this order:

@@ -6,7 +6,7 @@ Both rules are checked against a session's counters after each act of its owner.
   no message is dropped for want of room.
 - *Paced*: a session does not count as connected for longer than it may if fewer messages were acknowledged
   than were its oldest, sixteen at most, when they were last counted. (Which messages these were is checked by
-  `engine/tests/flow.rs` of the core.)
+  `engine/tests/sessions/stalls.rs` of the core.)
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""CONNECT: passwords, access rules, takeover."""
+"""CONNECT at a gateway: acceptance, several at once, takeover, all clients leaving at once; passwords, the
+limits on wrong ones, access rules."""

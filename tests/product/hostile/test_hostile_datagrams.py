@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
 from tests.native import datagrams
-from tests.product.loss_check import LossCheck
+from tests.product.hostile.loss_check import LossCheck
 from tests.product.node import MIB, Node, Stranger, node_up
 
 DATAGRAMS = int(os.environ.get("HBROKER_HOSTILE_DATAGRAMS", "1000000"))

@@ -15,8 +15,8 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import address_of
+from tests.product.hostile.loss_check import LossCheck
 from tests.product.hostile.test_hostile_datagrams import serves_newcomers
-from tests.product.loss_check import LossCheck
 from tests.product.node import MIB, Node, Stranger, node_up
 from tests.product.peer import Peer
 

@@ -10,11 +10,11 @@ import pytest
 
 from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
-from tests.product.loss_check import LossCheck
+from tests.product.hostile.loss_check import LossCheck
+from tests.product.hostile.sniffed import SniffedRoot, sniffed_root
 from tests.product.network import PATIENCE, tree
 from tests.product.node import Stranger, started
 from tests.product.peer import Intruder, Listener
-from tests.product.sniffed import SniffedRoot, sniffed_root
 from tests.waiting import until
 
 SUBTREE = "home/kitchen"

@@ -15,10 +15,10 @@ from hbroker.gateway.records.client_id_claims import Stamp
 from hbroker.gateway.records.record_authentication import SESSIONS, client_hash, sign
 from hbroker.gateway.records.session_records import SessionEnd
 from tests.gateway_native import wire
+from tests.product.hostile.sniffed import SniffedRoot, sniffed_root
 from tests.product.network import PATIENCE
 from tests.product.node import started
 from tests.product.peer import Intruder
-from tests.product.sniffed import SniffedRoot, sniffed_root
 from tests.waiting import until
 
 CLIENT_IDS = (f"kept-{number}" for number in count(1))

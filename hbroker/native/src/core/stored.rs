@@ -19,10 +19,10 @@ use crate::engine::retained::journal::retain_in;
 use crate::engine::sessions::stored_before::{StoredIds, stored_ids};
 use crate::store::disk::{Disk, Folder};
 use crate::store::index::{Index, LsmIndex};
+use crate::store::log::segment::Damage;
 use crate::store::mailbox::{Health, Mailbox};
-use crate::store::queue::QueueState;
+use crate::store::queues::queue::QueueState;
 use crate::store::record::Batch;
-use crate::store::segment::Damage;
 use crate::store::{Messages, Settings, Store};
 
 /// A node's store.

@@ -53,8 +53,8 @@ mod tests {
 
     use super::*;
     use crate::store::Settings;
-    use crate::store::fault_disk::FaultDisk;
-    use crate::store::memory_index::MemoryIndex;
+    use crate::store::disk::fault::FaultDisk;
+    use crate::store::index::memory::MemoryIndex;
     use crate::store::record::{Batch, Target};
 
     #[test]

@@ -8,7 +8,6 @@ use hdrhistogram::Histogram;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use super::config::Config;
 use super::core::Core;
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::bench::io::client::{ClientPort, LoadEndpoint, time_look_ups};
@@ -25,6 +24,7 @@ use crate::bench::protocol::StreamProtocol;
 use crate::client_pool::messages::Mailbox;
 use crate::link_id::PoolClientId;
 use crate::python::client_pool::ClientPool;
+use crate::python::values::config::Config;
 
 /// The largest payload of a load.
 const MOST_PAYLOAD: usize = 16 << 20;

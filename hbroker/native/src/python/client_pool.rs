@@ -7,16 +7,16 @@ use std::sync::Arc;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use super::config::Config;
 use super::core::Core;
-use super::events::event_out;
-use super::messages::Message;
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::client_pool::Identity;
 use crate::client_pool::core::ClientPoolCore;
 use crate::client_pool::messages::Mailbox;
 use crate::core;
 use crate::link_id::PoolClientId;
+use crate::python::values::config::Config;
+use crate::python::values::events::event_out;
+use crate::python::values::messages::Message;
 
 #[pyclass(module = "hbroker._native", frozen, subclass)]
 pub struct ClientPool {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use super::config::Config;
 use super::core::Core;
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::core;
+use crate::python::values::config::Config;
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]
 pub struct Endpoint;

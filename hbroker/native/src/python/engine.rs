@@ -4,11 +4,11 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::config::Config;
 use super::core::Core;
 use super::stores::StoreDisk;
 use super::{Address, address_in, address_out};
 use crate::core::{self, Datagrams};
+use crate::python::values::config::Config;
 use crate::store::Settings;
 
 /// So small that a simulated node has many segments and checkpoints.

@@ -11,9 +11,9 @@ use rand::rngs::SmallRng;
 
 use crate::engine::sessions::storing::FIELDS;
 use crate::store::disk::Folder;
-use crate::store::fault_disk::FaultDisk;
+use crate::store::disk::fault::FaultDisk;
 use crate::store::index::LsmIndex;
-use crate::store::memory_index::MemoryIndex;
+use crate::store::index::memory::MemoryIndex;
 use crate::store::merge::{MergeError, Merged, merge};
 use crate::store::record::{Batch, Target};
 use crate::store::verify::{LogReport, SegmentReport, verify};

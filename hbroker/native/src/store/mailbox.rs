@@ -20,8 +20,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::link_id::SessionKey;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
+use crate::store::log::segment::Damage;
 use crate::store::record::Batch;
-use crate::store::segment::Damage;
 use crate::store::{Failure, Messages, Store};
 
 /// With so many bytes of records that are not on the disk, the mailbox is full.
@@ -337,8 +337,8 @@ impl Mailbox {
 mod tests {
     use super::*;
     use crate::store::Settings;
-    use crate::store::fault_disk::FaultDisk;
-    use crate::store::memory_index::MemoryIndex;
+    use crate::store::disk::fault::FaultDisk;
+    use crate::store::index::memory::MemoryIndex;
     use crate::store::record::Target;
 
     fn message(number: u64) -> Batch {

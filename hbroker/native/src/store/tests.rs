@@ -7,11 +7,12 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::store::disk::Disk;
-use crate::store::fault_disk::FaultDisk;
-use crate::store::log::Recovered;
-use crate::store::memory_index::MemoryIndex;
+use crate::store::disk::fault::FaultDisk;
+use crate::store::index::memory::MemoryIndex;
+use crate::store::log::opening::Recovered;
+use crate::store::log::segment;
 use crate::store::record::{AppendedBody, Batch, Target};
-use crate::store::{EIO, Failure, Settings, Store, segment};
+use crate::store::{EIO, Failure, Settings, Store};
 
 /// So small that a run has many segments and checkpoints.
 const SETTINGS: Settings =

@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::store::disk::Disk;
+use crate::store::log::segment::{self, Damage};
 use crate::store::record::{self, Kind};
-use crate::store::segment::{self, Damage};
 
 /// What was found in one segment.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,8 +72,8 @@ mod tests {
     use rand::rngs::SmallRng;
 
     use super::*;
-    use crate::store::fault_disk::FaultDisk;
-    use crate::store::memory_index::MemoryIndex;
+    use crate::store::disk::fault::FaultDisk;
+    use crate::store::index::memory::MemoryIndex;
     use crate::store::record::{Batch, Target};
     use crate::store::{Settings, Store};
 

@@ -30,7 +30,7 @@ use crate::engine::{Engine, Side};
 use crate::link_id::SessionKey;
 use crate::schema::reason;
 use crate::store::Messages;
-use crate::store::queue::QueueState;
+use crate::store::queues::queue::QueueState;
 use crate::tables::jurisdiction::{Cut, Decision};
 use crate::tables::window::Seen;
 use crate::topic::Region;

@@ -2,7 +2,7 @@
 
 use rand::Rng;
 
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::engine::tests::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::load::topics::Traffic;
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::network::{MILLISECOND, Network, SECOND, message};
+use crate::engine::tests::network::{MILLISECOND, Network, SECOND, message};
 use crate::load::Load;
 
 const CLIENTS: usize = 8;

@@ -11,8 +11,8 @@ use crate::link::receive::ranges::RangeSet;
 
 /// The longest time for which an acknowledgement waits for other packets to be sent with.
 pub const MAX_ACK_DELAY: Micros = 5_000;
-/// When it is sent alone: earlier by the lateness of a worker's timer (`endpoint/socket/timer.rs`; RFC 9000
-/// §13.2.1).
+/// When it is sent alone: earlier by the lateness of a worker's timer (`endpoint/socket/sleeper.rs`; RFC
+/// 9000 §13.2.1).
 const HOLD_OFF: Micros = MAX_ACK_DELAY - 1_000;
 const USUAL: u32 = 10;
 /// A peer may ask for at least one acknowledgement for this number of datagrams, which fits one byte.

@@ -10,11 +10,11 @@ use crate::link::receive::ranges::RangeSet;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
+use crate::store::log::segment::{self, Damage, read_intact_segment, read_segment};
 use crate::store::merge::chunk::{Chunk, Head, Status};
 use crate::store::merge::order::Order;
 use crate::store::merge::{Fields, Identity};
 use crate::store::record::{self, AppendedBody, Kind, MessageBody, SettledBody, Target};
-use crate::store::segment::{self, Damage, read_intact_segment, read_segment};
 
 /// About the memory that a target takes in [`Known::later`], and what else is kept for its message.
 const TARGET: usize = 64;

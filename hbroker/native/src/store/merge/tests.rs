@@ -6,8 +6,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::store::fault_disk::FaultDisk;
-use crate::store::memory_index::MemoryIndex;
+use crate::store::disk::fault::FaultDisk;
+use crate::store::index::memory::MemoryIndex;
 use crate::store::record::AppendedBody;
 use crate::store::{QueueState, Settings};
 

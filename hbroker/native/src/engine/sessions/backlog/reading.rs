@@ -9,7 +9,7 @@ use crate::engine::transport::outbound::Outbound;
 use crate::link_id::SessionKey;
 use crate::store::Messages;
 use crate::store::mailbox::ReadRequest;
-use crate::store::queue::QueueState;
+use crate::store::queues::queue::QueueState;
 use crate::tables::subscriber::Overflow;
 
 use super::Backlog;

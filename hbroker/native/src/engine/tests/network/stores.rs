@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Network;
 use crate::engine::retained::journal::retain_in;
 use crate::engine::sessions::stored_before::{StoredIds, stored_ids};
-use crate::store::fault_disk::FaultDisk;
+use crate::store::disk::fault::FaultDisk;
+use crate::store::index::memory::MemoryIndex;
 use crate::store::mailbox::Mailbox;
-use crate::store::memory_index::MemoryIndex;
 use crate::store::{Settings, Store};
 
 /// So small that a test has many segments and checkpoints.

@@ -1,10 +1,10 @@
 //! Who is offline, or answers nothing, holds nobody up, and gets what came meanwhile (§7.3, §7.7).
 
-use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{
     OWN, add_persistent, check, firsts, go_offline, link_to, publish_many, publish_together, status,
 };
 use crate::engine::sessions::session::Status;
+use crate::engine::tests::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::schema::reason;
 use crate::wire::PublishOut;
 

@@ -2,9 +2,9 @@
 
 use rand::Rng;
 
-use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{check, dropped, go_offline, grant, publish_many, status, subscribe};
 use crate::engine::sessions::bounds::Bounds;
+use crate::engine::tests::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::schema::reason;
 use crate::tables::subscriber::{Overflow, Subscriber};
 

@@ -1,12 +1,12 @@
 //! The memory for what waits for connected sessions, or is in flight to them, is shared by hosts, too: those of one host hold nobody up who publishes to
 //! another's (§7.7, §7.8).
 
-use super::super::flow::{Flood, assert_let_go, ignore_credit, read_ids};
-use super::super::handover::{export, import};
-use super::super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message, request};
 use super::{OWN, check, dropped, go_offline, grant, link_to, status, subscribe};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::session::Session;
+use crate::engine::tests::flow::{Flood, assert_let_go, ignore_credit, read_ids};
+use crate::engine::tests::handover::{export, import};
+use crate::engine::tests::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message, request};
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
 use crate::tables::subscriber::Subscriber;

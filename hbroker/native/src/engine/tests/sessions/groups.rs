@@ -1,7 +1,7 @@
 //! A group's members that stall, go away or end: what was theirs goes to another (§6.5).
 
-use super::super::network::{Faults, MILLISECOND, Network, SECOND};
 use super::{check, go_offline, publish_many, status, subscribe};
+use crate::engine::tests::network::{Faults, MILLISECOND, Network, SECOND};
 use crate::tables::subscriber::Subscriber;
 
 #[test]

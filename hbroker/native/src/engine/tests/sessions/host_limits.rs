@@ -2,8 +2,8 @@
 
 use rand::Rng;
 
-use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{OWN, check, go_offline, link_to};
+use crate::engine::tests::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::link_id::LinkId;
 
 /// One without content.

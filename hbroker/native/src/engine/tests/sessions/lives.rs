@@ -2,11 +2,11 @@
 
 use rand::Rng;
 
-use super::super::network::{Faults, Network, SECOND, message};
 use super::{check, dropped, firsts, go_offline, status, subscribe};
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::bounds::Bounds;
+use crate::engine::tests::network::{Faults, Network, SECOND, message};
 use crate::link_id::SessionKey;
 use crate::tables::subscriber::Subscriber;
 use crate::wire::PublishOut;

@@ -2,8 +2,8 @@
 
 use rand::Rng;
 
-use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{OWN, add_persistent, check, dropped, go_offline, link_to, status, subscribe};
+use crate::engine::tests::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::tables::subscriber::Subscriber;
 
 /// Half of it is for those that are offline.

@@ -1,8 +1,8 @@
 //! A link that one end has lost, and the other speaks in still: what it says there belongs to none that follows (§3.6).
 
-use super::super::network::{Network, SECOND};
 use super::{OWN, add_persistent, check, go_offline, link_to, publish_many, status};
 use crate::core::Datagrams;
+use crate::engine::tests::network::{Network, SECOND};
 use crate::wire::{self, AckOut, HeaderOut};
 
 /// Of a run that is none of the hosts of the network.
