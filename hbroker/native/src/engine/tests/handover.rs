@@ -91,7 +91,8 @@ pub fn leave(network: &mut Network, client: usize, node: usize) {
     network.close(client, client);
 }
 
-fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
+/// Publishes, two messages a millisecond.
+pub fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
     publish_together(network, publisher, count, 1, qos);
 }
 
