@@ -103,7 +103,6 @@ pub struct Fanout {
     routed: u64,
     releases: Arc<Releases>,
     counters: Counters,
-    overflowed: Vec<SessionHandle>,
     /// A parked session was added, or received something.
     changed: bool,
 }
@@ -340,11 +339,6 @@ impl Fanout {
         next
     }
 
-    /// Parked sessions that overflowed since the last call, and are to end.
-    pub fn take_overflowed(&mut self) -> Vec<SessionHandle> {
-        std::mem::take(&mut self.overflowed)
-    }
-
     /// (listeners, parked sessions, sessions)
     pub fn sizes(&self) -> (usize, usize, usize) {
         let parked = self
@@ -512,16 +506,14 @@ impl Fanout {
             SessionLocation::Parked(session) => match content {
                 ItemContent::Message(delivery) => {
                     self.changed = true;
-                    if !session.deliver(now, delivery, &mut self.counters) {
-                        self.overflowed.push(handle);
-                    }
+                    session.deliver(now, delivery, &mut self.counters);
                 }
                 ItemContent::MessageBatch(batch, delivery_options) => {
                     for message in batch.messages() {
                         let delivery =
                             Delivery { message, delivery_options: delivery_options.clone(), ack_guard: None };
                         // At QoS 0 nothing is queued for an offline client: the session drops and counts it.
-                        _ = session.deliver(now, delivery, &mut self.counters);
+                        session.deliver(now, delivery, &mut self.counters);
                     }
                 }
                 ItemContent::Answer(key, reason) => {

@@ -110,9 +110,9 @@ impl ClientTurn<'_> {
         self.with(connections, id, |connection, turn, above, encoder| {
             loop {
                 match content {
-                    ItemContent::Message(delivery) => connection.deliver(turn, delivery, encoder, above),
+                    ItemContent::Message(delivery) => connection.deliver(turn, delivery, encoder),
                     ItemContent::MessageBatch(batch, delivery_options) => {
-                        connection.deliver_batch(turn, &batch, &delivery_options, encoder, above);
+                        connection.deliver_batch(turn, &batch, &delivery_options, encoder);
                     }
                     ItemContent::Answer(key, reason) => connection.answer(turn, key, reason, above),
                 }
@@ -130,23 +130,17 @@ impl ClientTurn<'_> {
         let Some(leaving) = self.leaving.get_mut(&id) else {
             return;
         };
-        let mut deliver = |delivery| {
-            if !leaving.session.deliver(self.now, delivery, self.counters) {
-                self.worker_events.push(WorkerEvent::Overflow(leaving.handle));
-            }
-        };
+        let session = &mut leaving.session;
         match content {
-            ItemContent::Message(delivery) => deliver(delivery),
+            ItemContent::Message(delivery) => session.deliver(self.now, delivery, self.counters),
             ItemContent::MessageBatch(batch, delivery_options) => {
-                batch.messages().for_each(|message| {
-                    deliver(Delivery {
-                        message,
-                        delivery_options: delivery_options.clone(),
-                        ack_guard: None,
-                    });
-                });
+                for message in batch.messages() {
+                    let delivery =
+                        Delivery { message, delivery_options: delivery_options.clone(), ack_guard: None };
+                    session.deliver(self.now, delivery, self.counters);
+                }
             }
-            ItemContent::Answer(key, reason) => leaving.session.incoming.answer(key, reason),
+            ItemContent::Answer(key, reason) => session.incoming.answer(key, reason),
         }
     }
 
