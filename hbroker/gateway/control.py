@@ -31,7 +31,6 @@ from hbroker.gateway.native_api import (
     ConnectEvent,
     MqttEvent,
     NativeApi,
-    SessionOverflowEvent,
     SubscribeEvent,
     UnsubscribeEvent,
 )
@@ -182,9 +181,6 @@ class Gateway:
             self._disconnect_queue.count_connect()
             self._connect_handler.handle_connect(now, event)
             self._handle_results(now)
-            return
-        if isinstance(event, SessionOverflowEvent):
-            self._overflowed(now, event.session)
             return
         connection = self._context.connection_table.get(event.connection)
         if connection is None:
@@ -389,16 +385,6 @@ class Gateway:
             is_clean = False  # MQTT-3.1.2-23 forbids it: a protocol error, so the will is published.
         reason = event.reason if event.reason is None or is_clean else max(event.reason, 1)
         self._disconnect_handler.end(now, connection, reason=reason, expiry_s=changed)
-
-    def _overflowed(self, now: int, session: int) -> None:
-        """Ends a session whose queue is full while no client has it: before CONNACK, or after a broken
-        connection."""
-        for connection in self._context.connection_table.all():
-            if connection.session == session:
-                self._context.count("sessions_overflowed")
-                self._disconnect_handler.disconnect(now, connection, Code.QUOTA_EXCEEDED, ends_session=True)
-                break
-        self._handle_results(now)
 
     def _send_or_save(self, now: int, ack: PendingAck) -> None:
         """All codes of a SUBACK or UNSUBACK are known.

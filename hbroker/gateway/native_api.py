@@ -33,7 +33,6 @@ __all__ = [
     "NativeApi",
     "PoolClientCore",
     "Rule",
-    "SessionOverflowEvent",
     "SessionState",
     "SubscribeEvent",
     "SubscribeOptions",
@@ -152,16 +151,7 @@ class ClosedEvent:
     session_expiry_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOverflowEvent:
-    """The queue of a session is full, and its policy is to end the session then."""
-
-    session: int
-
-
-MqttEvent: TypeAlias = (
-    ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent | SessionOverflowEvent
-)
+MqttEvent: TypeAlias = ConnectEvent | SubscribeEvent | UnsubscribeEvent | AuthEvent | ClosedEvent
 
 
 PACKET_ID_BLOCKS: Final = 8

@@ -80,7 +80,7 @@ def test_every_reason_of_a_drop_is_documented_and_every_loss_is_marked() -> None
     told = re.findall(r"^\| (`.+?) \| ", COMMANDS.read_text("utf-8").partition("| reason |")[2], re.MULTILINE)
     documented = {name for row in told for name in re.findall(r"`([a-z]+_?[a-z_]*)`", row)}
     sources = "".join(path.read_text("utf-8") for path in [*rust_sources(), *python_sources("hbroker")])
-    (core,) = re.findall(r"const DROPS: \[&str; \d+\] = \[(.*?)\];", sources, re.DOTALL)
+    (core,) = re.findall(r"\ndrops! \{\n(.*?)\n\}\n", sources, re.DOTALL)
     of_sockets = re.findall(r'\("drop\.([a-z_]+)", &self', sources)
     of_control = re.findall(r'\.drop\("([a-z_]+)"\)', sources)
     reasons = {*re.findall(r'"([a-z_]+)"', core), *of_sockets, *of_control}

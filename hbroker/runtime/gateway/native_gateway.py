@@ -16,7 +16,6 @@ from hbroker.gateway.native_api import (
     ClosedEvent,
     ConnectEvent,
     MqttEvent,
-    SessionOverflowEvent,
     SubscribeEvent,
     SubscribeOptions,
     UnsubscribeEvent,
@@ -119,12 +118,5 @@ def mqtt_event(kind: str, fields: dict[str, Any]) -> MqttEvent:
 
 _EVENTS: Final[dict[str, Callable[..., MqttEvent]]] = {
     event.__name__: event
-    for event in (
-        ConnectEvent,
-        SubscribeEvent,
-        UnsubscribeEvent,
-        AuthEvent,
-        ClosedEvent,
-        SessionOverflowEvent,
-    )
+    for event in (ConnectEvent, SubscribeEvent, UnsubscribeEvent, AuthEvent, ClosedEvent)
 }

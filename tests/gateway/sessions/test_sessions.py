@@ -10,7 +10,6 @@ from hbroker._native import NativeError
 from hbroker.gateway.native_api import (
     ClosedEvent,
     InFlight,
-    SessionOverflowEvent,
     SessionState,
     SubscribeOptions,
     WillMessage,
@@ -359,19 +358,6 @@ def test_the_state_of_messages_in_flight_moves_with_the_session() -> None:
     assert (state.received, state.block) == ((9, 11), 7)
     assert [m.packet_id for m in state.in_flight] == [1, 2]
     tree.world.run_until(lambda: again.taken == [("home/x", b"1"), ("home/x", b"2")])
-
-
-def test_a_session_whose_queue_overflows_ends_by_its_policy() -> None:
-    tree, one, two = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
-    other = one.connect("b", **KEPT)
-    one.tell(SessionOverflowEvent(one.native_api.accepted[client.number].session))
-    assert (client.closed, other.closed) == (0x97, None)
-    tree.world.run(SECOND)
-    assert tree.nodes["home"].engine.matching("home/x") == 0
-    assert not two.connect("a", **KEPT).is_present
-    one.tell(SessionOverflowEvent(12345))  # a session that is gone
 
 
 def test_the_record_of_a_session_is_read_back() -> None:

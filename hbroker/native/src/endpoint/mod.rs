@@ -137,16 +137,7 @@ impl<M: Machine> Endpoint<M> {
 
     /// The counters of all sockets, summed, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let mut sums = Vec::new();
-        for worker_handle in &self.worker_handles {
-            let values = worker_handle.counters.snapshot();
-            if sums.is_empty() {
-                sums.extend(values);
-            } else {
-                sums.iter_mut().zip(values).for_each(|(sum, value): (&mut (&str, u64), _)| sum.1 += value.1);
-            }
-        }
-        sums
+        traffic::sum(self.worker_handles.iter().map(|worker_handle| worker_handle.counters.snapshot()))
     }
 
     /// Readable exactly as long as a machine has output (or after a fault). Do not read from it or close it.

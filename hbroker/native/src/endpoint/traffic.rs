@@ -64,6 +64,17 @@ impl Counters {
     }
 }
 
+/// The counters of several workers, summed by name.
+pub fn sum<const N: usize>(
+    snapshots: impl Iterator<Item = [(&'static str, u64); N]>,
+) -> Vec<(&'static str, u64)> {
+    let sums = snapshots.reduce(|mut sums, values| {
+        sums.iter_mut().zip(values).for_each(|((_, sum), (_, value))| *sum += value);
+        sums
+    });
+    sums.into_iter().flatten().collect()
+}
+
 /// Adds to a counter that is read for display only.
 pub fn add(counter: &AtomicU64, amount: usize) {
     counter.fetch_add(amount as u64, Ordering::Relaxed);

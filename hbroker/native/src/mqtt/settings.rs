@@ -1,7 +1,6 @@
 //! The limits of a listener's connections, and of the sessions behind it.
 
 use crate::Micros;
-use crate::tables::subscriber::Overflow;
 
 /// The limits of every connection of a listener. CONNACK contains those that the protocol has a property for.
 #[derive(Clone, Debug)]
@@ -43,7 +42,6 @@ pub struct SessionSettings {
     pub inflight: u16,
     pub queue_messages: usize,
     pub queue_bytes: usize,
-    pub overflow: Overflow,
     /// After this time without an acknowledgement a client no longer holds back the network's
     /// acknowledgements; `Micros::MAX`: it always does. It must be shorter than the time that an owner waits
     /// for a session (§7.3), which may check at any moment. Otherwise the owner takes the pool client that
@@ -53,12 +51,6 @@ pub struct SessionSettings {
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        Self {
-            inflight: 1_000,
-            queue_messages: 10_000,
-            queue_bytes: 16 << 20,
-            overflow: Overflow::DropOldest,
-            stall: 1_500_000,
-        }
+        Self { inflight: 1_000, queue_messages: 10_000, queue_bytes: 16 << 20, stall: 1_500_000 }
     }
 }

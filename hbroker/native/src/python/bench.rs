@@ -17,12 +17,13 @@ use crate::bench::io::port::LoadRole;
 use crate::bench::io::tcp::Connection;
 use crate::bench::io::tls::Trust;
 use crate::bench::load::{Counts, Plan, Times};
-use crate::bench::mqtt::{Mqtt, Version};
+use crate::bench::mqtt::Mqtt;
 use crate::bench::nats::Nats;
 use crate::bench::pace::Group;
 use crate::bench::protocol::StreamProtocol;
 use crate::client_pool::messages::Mailbox;
 use crate::link_id::PoolClientId;
+use crate::mqtt::codec::packets::Version;
 use crate::python::client_pool::ClientPool;
 use crate::python::values::config::Config;
 

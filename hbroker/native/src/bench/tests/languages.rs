@@ -3,9 +3,10 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::bench::mqtt::{Mqtt, Version};
+use crate::bench::mqtt::Mqtt;
 use crate::bench::nats::Nats;
 use crate::bench::protocol::{Fault, Listener, StreamProtocol};
+use crate::mqtt::codec::packets::Version;
 
 #[derive(Debug, Default, PartialEq)]
 struct Received {

@@ -4,126 +4,97 @@ use std::ops::AddAssign;
 
 use crate::link::LinkStats;
 
-/// Why something that was received or was to be sent went no further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Drop {
-    /// A datagram that is no protobuf `Datagram` (§2.1).
-    Malformed,
-    /// A datagram for a session that is not known here (§3.6).
-    UnknownSession,
-    /// A request from an address that has not proved itself (§4.1).
-    AddressUnproven,
-    /// A packet that must not be sent here (§2.3).
-    UnexpectedPacket,
-    /// A datagram that was received before (§3.2).
-    DuplicateDatagram,
-    /// A datagram that acknowledges a datagram that was never sent (§3.2).
-    UnsentAcknowledged,
-    /// A reliable packet that was received before (§3.3).
-    DuplicateDelivery,
-    /// A message that was delivered before, by its id (§7.4).
-    DuplicateMessage,
-    /// A datagram that could not be kept, and so is not acknowledged (§3.3).
-    NoRoom,
-    /// A packet that arrived out of order, and for which there was no room: it will be retransmitted (§3.3).
-    EarlyFull,
-    /// A message for a topic that this node does not own (§7.2).
-    NotResponsible,
-    /// A message for a subtree that is being handed over (§7.2).
-    Handover,
-    /// A message for a topic that only the node itself publishes to (§7.2).
-    NotAuthorized,
-    /// A message under a publisher id that is not its session's (§7.9).
-    ForeignPublisher,
-    /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
-    InvalidMessage,
-    /// A message that a subscriber's queue had no room for (§7.8).
-    QueueFull,
-    /// A message of `QoS` 1 or 2 that an owner refused because of its queues: its publisher sends it again
-    /// (§7.7).
-    QueuesFull,
-    /// A message that was queued for a session that ended, and not acknowledged.
-    SessionEnded,
-    /// A message in the queue of a persistent session that expired without a link.
-    SessionExpired,
-    /// A message of `QoS` 0 for a session that had no link.
-    Offline,
-    /// A message that is queued at another owner since a handover: no loss.
-    Moved,
-    /// A message that went to another member of its shared group (§6.5): no loss.
-    Regrouped,
-    /// A ticket that was returned and was not outstanding: a defect of this program.
-    UnknownTicket,
-    /// A record of a handover that is invalid, or is for a session that is not here (§5.4).
-    InvalidRecord,
-    /// A stored message that the store cannot read any more, because the disk is damaged.
-    Damaged,
-    /// A retained message that the store had no room for.
-    RetainedFull,
-    /// The rest of the retained messages for a subscription whose session has too many replays (§7.6).
-    ReplaysFull,
-    /// A message that the application of this client did not read in time.
-    InboxFull,
-    /// A fragmented message that was given up: fragments were missing, or there was no room.
-    Incomplete,
-    /// A message that expired (§7.8).
-    Expired,
-    /// A message that no listener wanted in time (§6.4).
-    Unclaimed,
-    /// A message whose owner could not be found.
-    Unresolved,
-    /// An answer outside of sessions beyond the rate limit.
-    RateLimited,
-    /// A link beyond the limit.
-    TooManyLinks,
-    /// A link, or a session that moves to this host, beyond the limit for one host.
-    TooManyOfHost,
-    /// An event that Python did not take in time.
-    EventQueueFull,
-    /// A datagram outside of sessions that could not be sent in time.
-    EgressFull,
+/// Declares the reasons, each with its name in the counter `drop.<name>`.
+macro_rules! drops {
+    ($($(#[$meaning:meta])* $reason:ident = $name:literal,)*) => {
+        /// Why something that was received or was to be sent went no further.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Drop {
+            $($(#[$meaning])* $reason,)*
+        }
+
+        const DROPS: &[&str] = &[$($name,)*];
+    };
 }
 
-const DROPS: [&str; 37] = [
-    "malformed",
-    "unknown_session",
-    "address_unproven",
-    "unexpected_packet",
-    "duplicate_datagram",
-    "unsent_acknowledged",
-    "duplicate_delivery",
-    "duplicate_message",
-    "no_room",
-    "out_of_order_full",
-    "not_responsible",
-    "handover",
-    "not_authorized",
-    "foreign_publisher",
-    "invalid_message",
-    "queue_full",
-    "queues_full",
-    "session_ended",
-    "session_expired",
-    "offline",
-    "moved",
-    "regrouped",
-    "unknown_ticket",
-    "invalid_record",
-    "damaged",
-    "retained_full",
-    "replays_full",
-    "inbox_full",
-    "incomplete",
-    "expired",
-    "unclaimed",
-    "unresolved",
-    "rate_limited",
-    "too_many_links",
-    "too_many_of_host",
-    "event_queue_full",
-    "egress_full",
-];
+drops! {
+    /// A datagram that is no protobuf `Datagram` (§2.1).
+    Malformed = "malformed",
+    /// A datagram for a session that is not known here (§3.6).
+    UnknownSession = "unknown_session",
+    /// A request from an address that has not proved itself (§4.1).
+    AddressUnproven = "address_unproven",
+    /// A packet that must not be sent here (§2.3).
+    UnexpectedPacket = "unexpected_packet",
+    /// A datagram that was received before (§3.2).
+    DuplicateDatagram = "duplicate_datagram",
+    /// A datagram that acknowledges a datagram that was never sent (§3.2).
+    UnsentAcknowledged = "unsent_acknowledged",
+    /// A reliable packet that was received before (§3.3).
+    DuplicateDelivery = "duplicate_delivery",
+    /// A message that was delivered before, by its id (§7.4).
+    DuplicateMessage = "duplicate_message",
+    /// A datagram that could not be kept, and so is not acknowledged (§3.3).
+    NoRoom = "no_room",
+    /// A packet that arrived out of order, and for which there was no room: it will be retransmitted (§3.3).
+    EarlyFull = "out_of_order_full",
+    /// A message for a topic that this node does not own (§7.2).
+    NotResponsible = "not_responsible",
+    /// A message for a subtree that is being handed over (§7.2).
+    Handover = "handover",
+    /// A message for a topic that only the node itself publishes to (§7.2).
+    NotAuthorized = "not_authorized",
+    /// A message under a publisher id that is not its session's (§7.9).
+    ForeignPublisher = "foreign_publisher",
+    /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
+    InvalidMessage = "invalid_message",
+    /// A message that a subscriber's queue had no room for (§7.8).
+    QueueFull = "queue_full",
+    /// A message of `QoS` 1 or 2 that an owner refused because of its queues: its publisher sends it again
+    /// (§7.7).
+    QueuesFull = "queues_full",
+    /// A message that was queued for a session that ended, and not acknowledged.
+    SessionEnded = "session_ended",
+    /// A message in the queue of a persistent session that expired without a link.
+    SessionExpired = "session_expired",
+    /// A message of `QoS` 0 for a session that had no link.
+    Offline = "offline",
+    /// A message that is queued at another owner since a handover: no loss.
+    Moved = "moved",
+    /// A message that went to another member of its shared group (§6.5): no loss.
+    Regrouped = "regrouped",
+    /// A ticket that was returned and was not outstanding: a defect of this program.
+    UnknownTicket = "unknown_ticket",
+    /// A record of a handover that is invalid, or is for a session that is not here (§5.4).
+    InvalidRecord = "invalid_record",
+    /// A stored message that the store cannot read any more, because the disk is damaged.
+    Damaged = "damaged",
+    /// A retained message that the store had no room for.
+    RetainedFull = "retained_full",
+    /// The rest of the retained messages for a subscription whose session has too many replays (§7.6).
+    ReplaysFull = "replays_full",
+    /// A message that the application of this client did not read in time.
+    InboxFull = "inbox_full",
+    /// A fragmented message that was given up: fragments were missing, or there was no room.
+    Incomplete = "incomplete",
+    /// A message that expired (§7.8).
+    Expired = "expired",
+    /// A message that no listener wanted in time (§6.4).
+    Unclaimed = "unclaimed",
+    /// A message whose owner could not be found.
+    Unresolved = "unresolved",
+    /// An answer outside of sessions beyond the rate limit.
+    RateLimited = "rate_limited",
+    /// A link beyond the limit.
+    TooManyLinks = "too_many_links",
+    /// A link, or a session that moves to this host, beyond the limit for one host.
+    TooManyOfHost = "too_many_of_host",
+    /// An event that Python did not take in time.
+    EventQueueFull = "event_queue_full",
+    /// A datagram outside of sessions that could not be sent in time.
+    EgressFull = "egress_full",
+}
 
 impl Drop {
     pub fn name(self) -> &'static str {
@@ -217,24 +188,5 @@ impl AddAssign for EngineCounters {
     fn add_assign(&mut self, other: Self) {
         self.counters += &other.counters;
         self.links += other.links;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_reason_has_its_name() {
-        let mut counters = Counters::default();
-        counters.drop(Drop::EgressFull);
-        counters.drop(Drop::Malformed);
-        let mut seen = Vec::new();
-        counters.each(|name, count| {
-            if count > 0 {
-                seen.push(name.to_owned());
-            }
-        });
-        assert_eq!(seen, ["drop.malformed", "drop.egress_full"]);
     }
 }

@@ -16,7 +16,7 @@ pub mod connect;
 pub mod control;
 pub mod frame;
 pub mod packets;
-mod properties;
+pub mod properties;
 pub mod publish;
 pub mod reader;
 pub mod reason;

@@ -249,22 +249,13 @@ impl Connection {
     }
 
     /// Delivers a message to the client.
-    pub fn deliver(
-        &mut self,
-        turn: &mut Turn<'_>,
-        delivery: Delivery,
-        encoder: &mut Encoder,
-        upper: &mut impl Upper,
-    ) {
+    pub fn deliver(&mut self, turn: &mut Turn<'_>, delivery: Delivery, encoder: &mut Encoder) {
         let Some(session) = &mut self.session else {
             return;
         };
-        let is_kept = match self.state {
+        match self.state {
             State::Open => session.deliver_over(turn, &mut self.channel, delivery, encoder),
             _ => session.deliver(turn.now, delivery, turn.counters),
-        };
-        if !is_kept {
-            self.disconnect(turn, &Reason::QUOTA_EXCEEDED.into(), upper);
         }
     }
 
@@ -275,7 +266,6 @@ impl Connection {
         batch: &Arc<MessageBatch>,
         delivery_options: &DeliveryOptions,
         encoder: &mut Encoder,
-        upper: &mut impl Upper,
     ) {
         if self.state == State::Open
             && let Some(session) = &mut self.session
@@ -285,7 +275,7 @@ impl Connection {
         }
         for message in batch.messages() {
             let delivery = Delivery { message, delivery_options: delivery_options.clone(), ack_guard: None };
-            self.deliver(turn, delivery, encoder, upper);
+            self.deliver(turn, delivery, encoder);
         }
     }
 

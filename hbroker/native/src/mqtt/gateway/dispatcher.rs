@@ -265,7 +265,6 @@ impl Dispatcher {
     /// Does what is due for parked sessions. Returns when to call again.
     pub fn run_housekeeping(&self, now: Micros, due: Micros, worker_events: &mut Vec<WorkerEvent>) -> Micros {
         let mut fanout = self.fanout.lock();
-        worker_events.extend(fanout.take_overflowed().into_iter().map(WorkerEvent::Overflow));
         let mut settling = self.settling.lock();
         let is_over = |known: &mut Settling| {
             known.due <= now

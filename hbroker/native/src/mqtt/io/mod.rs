@@ -47,6 +47,7 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::endpoint::clock::Clock;
+use crate::endpoint::traffic;
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::Protocol;
 use crate::mqtt::io::worker::WorkerCommand;
@@ -118,15 +119,7 @@ impl<P: Protocol> Server<P> {
 
     /// The counters of all workers, summed, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let mut sums: Vec<(&'static str, u64)> = Vec::new();
-        for values in self.worker_handles.iter().map(|worker_handle| worker_handle.counters.snapshot()) {
-            if sums.is_empty() {
-                sums.extend(values);
-            } else {
-                sums.iter_mut().zip(values).for_each(|(sum, value)| sum.1 += value.1);
-            }
-        }
-        sums
+        traffic::sum(self.worker_handles.iter().map(|worker_handle| worker_handle.counters.snapshot()))
     }
 
     /// Why a worker ended by itself, if one has.

@@ -124,18 +124,15 @@ impl Session {
         self.settings = settings;
     }
 
-    /// Queues a message for an offline client. False: the queue overflowed, and by its policy the session is
-    /// to end.
-    #[must_use]
-    pub fn deliver(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> bool {
+    /// Queues a message for an offline client.
+    pub fn deliver(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) {
         let Some(queued_message) = self.admit(now, delivery, counters) else {
-            return true;
+            return;
         };
         if queued_message.delivery_options.qos == 0 {
-            counters.drop(Drop::Offline);
-            return true;
+            return counters.drop(Drop::Offline);
         }
-        self.outgoing.deliver(queued_message, &self.settings, counters)
+        self.outgoing.deliver(queued_message, &self.settings, counters);
     }
 
     /// When `handle_timeout` is due; `Micros::MAX`: never.
@@ -169,27 +166,23 @@ impl Session {
         }
     }
 
-    /// Delivers a message to a connected client. False: the queue overflowed, and by its policy the session
-    /// is to end.
-    #[must_use]
+    /// Delivers a message to a connected client.
     pub(super) fn deliver_over(
         &mut self,
         turn: &mut Turn<'_>,
         channel: &mut Channel,
         delivery: Delivery,
         encoder: &mut Encoder,
-    ) -> bool {
+    ) {
         let Some(queued_message) = self.admit(turn.now, delivery, turn.counters) else {
-            return true;
+            return;
         };
         let (qos, id) = (queued_message.delivery_options.qos, queued_message.message.id);
         if self.outgoing.is_free(qos, id, channel, turn, &self.settings) {
-            self.outgoing.send(turn, channel, queued_message, Some(encoder));
-            return true;
+            return self.outgoing.send(turn, channel, queued_message, Some(encoder));
         }
-        let is_kept = self.outgoing.deliver(queued_message, &self.settings, turn.counters);
+        self.outgoing.deliver(queued_message, &self.settings, turn.counters);
         self.outgoing.flush(turn, channel, &self.settings);
-        is_kept
     }
 
     /// Delivers a batch of messages of `QoS` 0 to a connected client. False: they cannot all be sent now, and

@@ -118,14 +118,13 @@ impl Outgoing {
         }
     }
 
-    /// Queues a message. False: the queue overflowed, and the session is to end.
-    #[must_use]
+    /// Queues a message.
     pub fn deliver(
         &mut self,
         mut queued_message: QueuedMessage,
         settings: &SessionSettings,
         counters: &mut Counters,
-    ) -> bool {
+    ) {
         self.take_on(&mut queued_message);
         let known = if queued_message.delivery_options.qos > 0 {
             self.inherited.take(queued_message.message.id)
@@ -133,17 +132,10 @@ impl Outgoing {
             None
         };
         match known {
-            Some(Known::Sent(packet_id)) => {
-                self.push_sent(Flight { packet_id, queued_message });
-                return true;
-            }
-            Some(Known::Had) => {
-                self.answer_with_pubcomp(queued_message);
-                return true;
-            }
-            None => {}
+            Some(Known::Sent(packet_id)) => self.push_sent(Flight { packet_id, queued_message }),
+            Some(Known::Had) => self.answer_with_pubcomp(queued_message),
+            None => self.queue.push(queued_message, settings, counters),
         }
-        self.queue.push(queued_message, settings, counters)
     }
 
     /// Whether a message can be sent at once, without the queue.

@@ -16,7 +16,6 @@ use crate::mqtt::distribution::ack_guard::AckGuard;
 use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::settings::SessionSettings;
-use crate::tables::subscriber::Overflow;
 
 /// A message for one client.
 #[derive(Clone, Debug)]
@@ -49,34 +48,30 @@ impl Queue {
         self.gone(queued_message)
     }
 
-    /// Queues a message behind the others of its kind. False: there was no room, and by its policy the
-    /// session is to end.
-    #[must_use]
+    /// Queues a message behind the others of its kind. If there is no room, the oldest is dropped that may be,
+    /// or this one.
     pub fn push(
         &mut self,
         queued_message: QueuedMessage,
         settings: &SessionSettings,
         counters: &mut Counters,
-    ) -> bool {
+    ) {
         let cost = queued_message.message.cost();
         let is_certain = queued_message.delivery_options.qos > 0;
         while self.is_full(cost, settings) {
-            match settings.overflow {
-                _ if is_certain && !self.qos0.is_empty() => drop(self.pop_qos0()),
-                _ if queued_message.ack_guard.is_some() => break,
-                Overflow::EndSession if is_certain => return false,
-                Overflow::DropOldest if is_certain && self.may_drop_oldest() => drop(self.pop()),
-                Overflow::DropOldest if !self.qos0.is_empty() => drop(self.pop_qos0()),
-                _ => {
-                    counters.drop(Drop::QueueFull);
-                    return true;
-                }
+            if !self.qos0.is_empty() {
+                self.pop_qos0();
+            } else if queued_message.ack_guard.is_some() {
+                break;
+            } else if is_certain && self.may_drop_oldest() {
+                self.pop();
+            } else {
+                return counters.drop(Drop::QueueFull);
             }
             counters.drop(Drop::QueueFull);
         }
         self.bytes += cost;
         if is_certain { &mut self.certain } else { &mut self.qos0 }.push_back(queued_message);
-        true
     }
 
     /// Drops the messages of `QoS` 0. Returns how many there were.

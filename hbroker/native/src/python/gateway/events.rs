@@ -50,7 +50,6 @@ pub fn worker_event_out(py: Python<'_>, worker_event: WorkerEvent) -> PyResult<E
             );
             ("ClosedEvent", fields)
         }
-        WorkerEvent::Overflow(session) => ("SessionOverflowEvent", fields!(py, session: session)),
     })
 }
 

@@ -46,15 +46,11 @@ impl<V> Tree<V> {
         Self { root: None, priorities: SmallRng::seed_from_u64(seed), looks: Cell::new(0) }
     }
 
-    /// Inserts a value for a topic. Returns the value that it replaces.
-    pub fn insert(&mut self, topic: Box<str>, value: V) -> Option<V> {
-        if let Some(known) = self.get_mut(&topic) {
-            return Some(std::mem::replace(known, value));
-        }
+    /// Inserts a value for a topic that is not in the tree.
+    pub fn insert(&mut self, topic: Box<str>, value: V) {
         let priority = self.priorities.next_u32();
         let node = Box::new(Node { topic, value, priority, count: 1, left: None, right: None });
         put(&mut self.root, node, &self.looks);
-        None
     }
 
     pub fn remove(&mut self, topic: &str) -> Option<Box<Node<V>>> {
@@ -99,19 +95,6 @@ impl<V> Tree<V> {
     /// How many nodes were visited so far, by all operations.
     pub fn looks(&self) -> usize {
         self.looks.get()
-    }
-
-    fn get_mut(&mut self, topic: &str) -> Option<&mut V> {
-        let mut at = self.root.as_deref_mut();
-        while let Some(node) = at {
-            self.looks.set(self.looks.get() + 1);
-            at = match topic.cmp(&node.topic) {
-                std::cmp::Ordering::Equal => return Some(&mut node.value),
-                std::cmp::Ordering::Less => node.left.as_deref_mut(),
-                std::cmp::Ordering::Greater => node.right.as_deref_mut(),
-            };
-        }
-        None
     }
 
     fn look(&self) {
@@ -290,7 +273,11 @@ mod tests {
         for turn in 0..20_000_u32 {
             let topic = random.random_range(0..500_u32).to_string();
             match random.random_range(0..10) {
-                0..6 => assert_eq!(tree.insert(topic.clone().into(), turn), map.insert(topic, turn)),
+                0..6 => {
+                    let replaced = tree.remove(&topic).map(|node| node.value);
+                    tree.insert(topic.clone().into(), turn);
+                    assert_eq!(replaced, map.insert(topic, turn));
+                }
                 6..9 => {
                     assert_eq!(tree.remove(&topic).map(|node| node.value), map.remove(&topic));
                 }

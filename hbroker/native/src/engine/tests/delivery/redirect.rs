@@ -1,17 +1,10 @@
 //! Messages whose owner changes, or whose link ends, on their way (§5.4, §7.4).
 
+use crate::engine::tests::handover::queued::publish_for;
 use crate::engine::tests::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use crate::engine::tests::sessions::firsts;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
-
-/// The first time each came, in order.
-fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
-    for _ in 0..count {
-        network.publish(publisher, &message("b/topic", b"x", qos));
-        network.run(MILLISECOND / 2);
-    }
-}
 
 #[test]
 fn a_handover_under_traffic_loses_nothing_and_keeps_the_order() {
@@ -143,28 +136,6 @@ fn a_link_that_ends_gives_its_messages_to_the_next_in_order() {
             assert_eq!(firsts(&sequences), (1..=100).collect::<Vec<_>>(), "seed {seed}, QoS {qos}");
             assert!(qos == 1 || sequences.len() == 100, "seed {seed}: QoS 2 came twice");
         }
-    }
-}
-
-#[test]
-fn a_large_message_survives_the_change_of_its_owner() {
-    for seed in 0..6 {
-        let mut network = Network::new(seed, Faults { loss: 0.05, duplication: 0.0, jitter: 1_000 });
-        let (old, new) = (network.add_node("", 1), network.add_node("b", 1));
-        network.owners.reverse();
-        network.owners.retain(|&(subtree, _)| subtree.is_empty());
-        let subscriber = network.add_subscriber_of_both(old, new, "b/#", 2);
-        let publisher = network.add_client();
-        network.publish(publisher, &message("b/topic", b"first", 2));
-        network.run(5 * MILLISECOND);
-        let payload = vec![7; 200_000];
-        network.publish(publisher, &message("b/topic", &payload, 2));
-        network.run(4 * MILLISECOND);
-        network.cut(old, "b", new);
-        network.run_until_drained();
-        network.assert_all_published(publisher, 2);
-        let read: Vec<usize> = network.hosts[subscriber].read.iter().map(|read| read.payload.len()).collect();
-        assert_eq!(read, [5, 200_000], "seed {seed}");
     }
 }
 

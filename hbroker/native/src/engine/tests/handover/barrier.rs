@@ -6,24 +6,28 @@ use crate::tables::jurisdiction::Cut;
 use crate::topic::Region;
 use crate::wire::PublishOut;
 
+/// A client whose datagrams come to one of a node's workers.
+fn add_client_at(network: &mut Network, workers: u8, worker: u8) -> usize {
+    loop {
+        let client = network.add_client();
+        if network.hosts[client].address.port() % u16::from(workers) == u16::from(worker) {
+            return client;
+        }
+    }
+}
+
 /// What is acknowledged as queued may be on its way to another worker: the account is taken when it is there (§5.4).
 #[test]
 fn what_is_on_its_way_to_another_worker_moves() {
     for (seed, workers) in [(6, 1), (7, 2), (8, 3)] {
         let mut network = Network::new(seed, Faults::default());
         let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 1));
-        let at_worker = |network: &mut Network, worker: u8| loop {
-            let client = network.add_client();
-            if network.hosts[client].address.port() % u16::from(workers) == u16::from(worker) {
-                break client;
-            }
-        };
-        let subscriber = at_worker(&mut network, workers - 1);
+        let subscriber = add_client_at(&mut network, workers, workers - 1);
         network.listen(subscriber, 1, "b/#", 2);
         subscribe_persistently(&mut network, subscriber, old, "b/#");
         network.run(10 * MILLISECOND);
         leave(&mut network, subscriber, old);
-        let publisher = at_worker(&mut network, 0);
+        let publisher = add_client_at(&mut network, workers, 0);
         let queued = PublishOut { ack_queued: true, ..message("b/topic", b"x", 1) };
         network.publish(publisher, &queued);
         network.run(50 * MILLISECOND);
@@ -48,13 +52,7 @@ fn leaves_behind_the_barrier(meanwhile: impl FnOnce(&mut Network, usize)) {
     let workers = 3;
     let mut network = Network::new(12, Faults::default());
     let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 1));
-    let at_worker = |network: &mut Network, worker: u16| loop {
-        let client = network.add_client();
-        if network.hosts[client].address.port() % u16::from(workers) == worker {
-            break client;
-        }
-    };
-    let members = [at_worker(&mut network, 1), at_worker(&mut network, 2)];
+    let members = [1, 2].map(|worker| add_client_at(&mut network, workers, worker));
     for member in members {
         network.listen_in(member, 1, ("g", "b/#"), 2);
         network.hosts[member].reads = false;
@@ -62,7 +60,7 @@ fn leaves_behind_the_barrier(meanwhile: impl FnOnce(&mut Network, usize)) {
         network.open_session(member, old, true);
         network.subscribe_in(member, old, "b/#", "g", 2, false);
     }
-    let publisher = at_worker(&mut network, 0);
+    let publisher = add_client_at(&mut network, workers, 0);
     let queued = PublishOut { ack_queued: true, ..message("b/topic", b"x", 1) };
     network.publish(publisher, &queued);
     network.run(50 * MILLISECOND);

@@ -6,9 +6,9 @@
 
 mod adoption;
 mod barrier;
-mod copying;
+pub mod copying;
 mod given_up;
-mod queued;
+pub mod queued;
 
 use crate::Micros;
 use crate::engine::Engine;

@@ -10,7 +10,8 @@ use crate::tables::jurisdiction::Grant;
 use crate::topic::Region;
 use crate::wire::{PublishOut, QueuedRecord, SeenRecord, Transfers};
 
-fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
+/// Publishes, two messages a millisecond.
+pub fn publish_for(network: &mut Network, publisher: usize, count: usize, qos: u8) {
     publish_together(network, publisher, count, 1, qos);
 }
 

@@ -4,7 +4,7 @@
 use super::{OWN, check, dropped, go_offline, grant, link_to, status, subscribe};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::session::Session;
-use crate::engine::tests::flow::{Flood, assert_let_go, ignore_credit, read_ids};
+use crate::engine::tests::flow::{Flood, assert_let_go, ignore_credit, read, read_ids};
 use crate::engine::tests::handover::{export, import};
 use crate::engine::tests::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message, request};
 use crate::schema::reason;
@@ -37,10 +37,6 @@ fn subscribe_slow(network: &mut Network, client: usize, node: usize, topic: &str
     let session = network.open_bounded(client, node, true, OWN);
     subscribe(network, node, topic, "", Subscriber::new(session, 1));
     grant(network, client, node, messages, 64 << 20);
-}
-
-fn read_some(network: &mut Network, client: usize, count: usize) -> usize {
-    read_ids(network, client, count).len()
 }
 
 /// What is held for the connected sessions of a host at the node's workers.
@@ -108,10 +104,10 @@ fn flood_one_host(workers: u8, taken_at_once: u32, keeps_to_its_credit: bool) {
         open.push((network.publish(other, &message("ordinary", b"x", 1)), network.now));
         network.run(40 * MILLISECOND);
         for (client, got) in ordinary.iter().zip(&mut got) {
-            *got += read_some(&mut network, *client, 1);
+            *got += read(&mut network, *client, 1);
         }
         if round % 2 == 0 {
-            slow.iter().for_each(|&(client, _)| _ = read_some(&mut network, client, 1));
+            slow.iter().for_each(|&(client, _)| _ = read(&mut network, client, 1));
         }
         open.retain(|(sent, since)| {
             longest = longest.max(network.now - since);

@@ -9,13 +9,7 @@ fn each_message_for_a_group_goes_to_one_member_and_to_another_when_that_one_ends
     for (seed, workers) in [(1, 1), (2, 3), (3, 2)] {
         let (mut network, node) =
             Network::with_faults(seed, Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 }, workers);
-        let members: Vec<usize> = (0..4).map(|_| network.add_client()).collect();
-        for &member in &members {
-            network.listen_in(member, 1, ("g", "a/#"), 1);
-            network.connect(member, node);
-            let session = network.open_session(member, node, false);
-            subscribe(&mut network, node, "a/#", "g", Subscriber::new(session, 1));
-        }
+        let members: Vec<usize> = (0..4).map(|_| network.add_member(node, "a/#", "g", 1)).collect();
         let publisher = network.add_client();
         publish_many(&mut network, publisher, 100, 1);
         network.run_until_drained();

@@ -7,6 +7,7 @@ use rand::Rng;
 use super::{OWN, add_persistent, check, dropped, firsts, go_offline, status, subscribe};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::bounds::Bounds;
+use crate::engine::tests::handover::copying::stored;
 use crate::engine::tests::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::schema::reason;
 use crate::tables::subscriber::{Overflow, Subscriber};
@@ -70,8 +71,7 @@ fn a_publisher_has_its_puback_once_the_message_is_stored() {
     network.run_until_drained();
     network.run(SECOND);
     assert_eq!(network.sequences(subscriber, "a/b"), [1, 2]);
-    let store = network.hosts[node].store.as_ref().unwrap();
-    assert_eq!(store.store.states().map(|state| state.live).sum::<u64>(), 0, "it is settled");
+    assert_eq!(stored(&network, node), 0, "it is settled");
 }
 
 #[test]
@@ -150,8 +150,7 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
                 assert!(qos == 1 || firsts(&read) == read, "seed {seed}: QoS 2 came twice: {read:?}");
                 assert_eq!(status(&network, node, client).queued, 0);
             }
-            let store = network.hosts[node].store.as_ref().unwrap();
-            assert_eq!(store.store.states().map(|state| state.live).sum::<u64>(), 0, "seed {seed}");
+            assert_eq!(stored(&network, node), 0, "seed {seed}");
         }
     }
 }
@@ -259,10 +258,6 @@ fn publish(network: &mut Network, publisher: usize, count: usize) {
 
 fn in_memory(network: &Network, node: usize) -> usize {
     network.hosts[node].engines.iter().map(|engine| engine.out.sessions.waiting_bytes()).sum()
-}
-
-fn stored(network: &Network, node: usize) -> u64 {
-    network.hosts[node].store.as_ref().unwrap().store.states().map(|state| state.live).sum()
 }
 
 #[test]

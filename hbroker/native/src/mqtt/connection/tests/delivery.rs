@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::engine::sessions::progress;
-use crate::tables::subscriber::Overflow;
 
 /// How long a client may leave a message unanswered that others wait for.
 const STALL: Micros = 1_500_000;
@@ -281,37 +280,27 @@ fn a_client_that_does_not_answer_holds_up_nobody_after_the_stall() {
 }
 
 #[test]
-fn a_full_queue_overflows_as_its_policy_says() {
-    for (overflow, left) in
-        [(Overflow::DropOldest, &[3_u8, 4][..]), (Overflow::DropNewest, &[2, 3]), (Overflow::EndSession, &[])]
-    {
-        let settings = SessionSettings { queue_messages: 2, overflow, ..SessionSettings::default() };
-        let mut bench = small(settings, b"\x21\0\x01");
-        bench.deliver(Message::plain(1, "t", &[1], 1), 1);
-        bench.wait_until(STALL);
-        assert_eq!(bench.settled(), 1, "it is stalled: nobody waits for what comes now");
-        for sequence in 2..5 {
-            bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 1), 1);
-        }
-        if overflow == Overflow::EndSession {
-            assert_eq!(bench.closed(), Some((Cause::Server, Reason::QUOTA_EXCEEDED)));
-            assert_eq!(bench.take().last().unwrap(), &[0xE0, 2, Reason::QUOTA_EXCEEDED.0, 0]);
-            continue;
-        }
-        assert_eq!(bench.counters.drops[crate::mqtt::metrics::counters::Drop::QueueFull as usize], 1);
-        assert_eq!(bench.settled(), 3);
-        (1..4).for_each(|id| bench.feed(&ack(kind::PUBACK, id)));
-        let sent: Vec<u8> = bench.take().iter().skip(1).map(|packet| packet[8]).collect();
-        assert_eq!(sent, left);
+fn a_full_queue_drops_its_oldest() {
+    let settings = SessionSettings { queue_messages: 2, ..SessionSettings::default() };
+    let mut bench = small(settings, b"\x21\0\x01");
+    bench.deliver(Message::plain(1, "t", &[1], 1), 1);
+    bench.wait_until(STALL);
+    assert_eq!(bench.settled(), 1, "it is stalled: nobody waits for what comes now");
+    for sequence in 2..5 {
+        bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 1), 1);
     }
+    assert_eq!(bench.counters.drops[crate::mqtt::metrics::counters::Drop::QueueFull as usize], 1);
+    assert_eq!(bench.settled(), 3);
+    (1..4).for_each(|id| bench.feed(&ack(kind::PUBACK, id)));
+    let sent: Vec<u8> = bench.take().iter().skip(1).map(|packet| packet[8]).collect();
+    assert_eq!(sent, [3, 4]);
 }
 
 /// What an owner waits for is bounded by the credit that it has; here there is no room for it to be dropped (R7).
 #[test]
 fn what_its_owner_waits_for_is_never_dropped() {
-    for (pool_client, overflow) in [(SHARED_POOL_CLIENT, Overflow::DropOldest), (7, Overflow::EndSession)] {
-        let settings =
-            SessionSettings { queue_messages: 2, queue_bytes: 50, overflow, ..SessionSettings::default() };
+    for pool_client in [SHARED_POOL_CLIENT, 7] {
+        let settings = SessionSettings { queue_messages: 2, queue_bytes: 50, ..SessionSettings::default() };
         let mut bench = small(settings, b"\x21\0\x01");
         for sequence in 1..=100 {
             bench.deliver_from(pool_client, Message::plain(sequence, "t", &[sequence as u8], 1), 1);

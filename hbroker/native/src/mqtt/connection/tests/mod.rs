@@ -141,7 +141,7 @@ impl Bench {
     pub fn deliver_all(&mut self, delivery: Delivery) {
         let load = Some(&mut self.load);
         let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load };
-        self.connection.deliver(&mut turn, delivery, &mut self.encoder, &mut self.upper);
+        self.connection.deliver(&mut turn, delivery, &mut self.encoder);
         self.audit();
     }
 
@@ -151,8 +151,7 @@ impl Bench {
             MessageBatch::new(topic.into(), ReceivedBatch::plain(topic, payloads), std::iter::empty());
         let load = Some(&mut self.load);
         let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load };
-        let (encoder, upper) = (&mut self.encoder, &mut self.upper);
-        self.connection.deliver_batch(&mut turn, &Arc::new(batch), delivery_options, encoder, upper);
+        self.connection.deliver_batch(&mut turn, &Arc::new(batch), delivery_options, &mut self.encoder);
         self.audit();
     }
 

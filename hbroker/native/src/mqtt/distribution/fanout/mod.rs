@@ -67,6 +67,23 @@ pub enum ItemContent {
     Answer(Key, Reason),
 }
 
+impl ItemContent {
+    /// Passes the item to a session that no connection has.
+    pub fn pass_to(self, now: Micros, session: &mut Session, counters: &mut Counters) {
+        match self {
+            Self::Message(delivery) => session.deliver(now, delivery, counters),
+            // At QoS 0 nothing is queued for an offline client: the session drops and counts it.
+            Self::MessageBatch(batch, delivery_options) => {
+                for message in batch.messages() {
+                    let delivery_options = delivery_options.clone();
+                    session.deliver(now, Delivery { message, delivery_options, ack_guard: None }, counters);
+                }
+            }
+            Self::Answer(key, reason) => session.incoming.answer(key, reason),
+        }
+    }
+}
+
 impl SessionItem {
     /// The size that counts towards the limit of bytes for a worker.
     pub fn bytes(&self) -> usize {
@@ -103,7 +120,6 @@ pub struct Fanout {
     routed: u64,
     releases: Arc<Releases>,
     counters: Counters,
-    overflowed: Vec<SessionHandle>,
     /// A parked session was added, or received something.
     changed: bool,
 }
@@ -340,11 +356,6 @@ impl Fanout {
         next
     }
 
-    /// Parked sessions that overflowed since the last call, and are to end.
-    pub fn take_overflowed(&mut self) -> Vec<SessionHandle> {
-        std::mem::take(&mut self.overflowed)
-    }
-
     /// (listeners, parked sessions, sessions)
     pub fn sizes(&self) -> (usize, usize, usize) {
         let parked = self
@@ -509,26 +520,10 @@ impl Fanout {
                 batches[usize::from(connection.worker())].push(item);
             }
             SessionLocation::Leaving(waiting) => waiting.push(content),
-            SessionLocation::Parked(session) => match content {
-                ItemContent::Message(delivery) => {
-                    self.changed = true;
-                    if !session.deliver(now, delivery, &mut self.counters) {
-                        self.overflowed.push(handle);
-                    }
-                }
-                ItemContent::MessageBatch(batch, delivery_options) => {
-                    for message in batch.messages() {
-                        let delivery =
-                            Delivery { message, delivery_options: delivery_options.clone(), ack_guard: None };
-                        // At QoS 0 nothing is queued for an offline client: the session drops and counts it.
-                        _ = session.deliver(now, delivery, &mut self.counters);
-                    }
-                }
-                ItemContent::Answer(key, reason) => {
-                    self.changed = true;
-                    session.incoming.answer(key, reason);
-                }
-            },
+            SessionLocation::Parked(session) => {
+                self.changed |= !matches!(content, ItemContent::MessageBatch(..));
+                content.pass_to(now, session, &mut self.counters);
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::mqtt::gateway::clients::{Client, Marks};
 use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::gateway::worker_event::WorkerEvent;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
-use crate::mqtt::session::{Delivery, Weight};
+use crate::mqtt::session::Weight;
 
 impl ClientTurn<'_> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
@@ -104,15 +104,15 @@ impl ClientTurn<'_> {
         rest: &mut Peekable<impl Iterator<Item = SessionItem>>,
     ) {
         let SessionItem { connection: id, mut content } = item;
-        if self.leaving.contains_key(&id) {
-            return self.deliver_leaving(id, content);
+        if let Some(leaving) = self.leaving.get_mut(&id) {
+            return content.pass_to(self.now, &mut leaving.session, self.counters);
         }
         self.with(connections, id, |connection, turn, above, encoder| {
             loop {
                 match content {
-                    ItemContent::Message(delivery) => connection.deliver(turn, delivery, encoder, above),
+                    ItemContent::Message(delivery) => connection.deliver(turn, delivery, encoder),
                     ItemContent::MessageBatch(batch, delivery_options) => {
-                        connection.deliver_batch(turn, &batch, &delivery_options, encoder, above);
+                        connection.deliver_batch(turn, &batch, &delivery_options, encoder);
                     }
                     ItemContent::Answer(key, reason) => connection.answer(turn, key, reason, above),
                 }
@@ -124,30 +124,6 @@ impl ClientTurn<'_> {
                 }
             }
         });
-    }
-
-    fn deliver_leaving(&mut self, id: ConnectionId, content: ItemContent) {
-        let Some(leaving) = self.leaving.get_mut(&id) else {
-            return;
-        };
-        let mut deliver = |delivery| {
-            if !leaving.session.deliver(self.now, delivery, self.counters) {
-                self.worker_events.push(WorkerEvent::Overflow(leaving.handle));
-            }
-        };
-        match content {
-            ItemContent::Message(delivery) => deliver(delivery),
-            ItemContent::MessageBatch(batch, delivery_options) => {
-                batch.messages().for_each(|message| {
-                    deliver(Delivery {
-                        message,
-                        delivery_options: delivery_options.clone(),
-                        ack_guard: None,
-                    });
-                });
-            }
-            ItemContent::Answer(key, reason) => leaving.session.incoming.answer(key, reason),
-        }
     }
 
     fn weigh(&mut self, connections: &mut Connections<Client>) {

@@ -43,7 +43,9 @@ pub struct Layers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     Proxy,
+    /// Also: the client failed to authenticate.
     Tls,
+    /// Also: the client asked for a path or subprotocol that is not served.
     WebSocket,
 }
 
@@ -61,7 +63,7 @@ impl Transport {
         let tls = layers.tls.as_ref().map(|config| Tls::new(Arc::clone(config))).transpose();
         Ok(Self {
             proxy: layers.proxy_protocol.then(Box::default),
-            tls: tls.map_err(|_| Failure::Tls)?.map(Box::new),
+            tls: tls?.map(Box::new),
             websocket: layers.websocket.as_ref().map(|path| Box::new(WebSocket::new(path))),
         })
     }
@@ -81,7 +83,7 @@ impl Transport {
     ) -> Result<Received, Failure> {
         let mut received = Received::default();
         if let Some(proxy) = &mut self.proxy {
-            let Some(proxied) = proxy.receive(input).map_err(|_| Failure::Proxy)? else {
+            let Some(proxied) = proxy.receive(input)? else {
                 return Ok(received);
             };
             (received.source, input) = (proxied.source, proxied.rest);
@@ -92,17 +94,15 @@ impl Transport {
                 plain.extend_from_slice(input);
                 false
             }
-            (Some(tls), None) => tls.receive(input, plain, wire).map_err(|_| Failure::Tls)?,
-            (None, Some(websocket)) => {
-                websocket.receive(input, plain, wire).map_err(|_| Failure::WebSocket)?
-            }
+            (Some(tls), None) => tls.receive(input, plain, wire)?,
+            (None, Some(websocket)) => websocket.receive(input, plain, wire)?,
             (Some(tls), Some(websocket)) => {
                 let mut opened = Vec::new();
-                let tls_ended = tls.receive(input, &mut opened, wire).map_err(|_| Failure::Tls)?;
+                let tls_ended = tls.receive(input, &mut opened, wire)?;
                 let mut answers = Output::default();
                 let ended = websocket.receive(&opened, plain, &mut answers);
                 tls.encrypt(&mut answers, wire);
-                ended.map_err(|_| Failure::WebSocket)? || tls_ended
+                ended? || tls_ended
             }
         };
         Ok(received)

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 
 use ppp::v2::{Addresses, Command, Header, PROTOCOL_PREFIX, ParseError};
 
+use super::Failure;
+
 /// The size of the fixed fields: prefix, version and command, family and protocol, length.
 const FIXED: usize = PROTOCOL_PREFIX.len() + 4;
 /// The addresses, and the fields that a load balancer may add (§2.2: TLS version, names, unique id).
@@ -19,10 +21,6 @@ const LONGEST: usize = FIXED + 2_048;
 pub struct ProxyHeader {
     buffered: Vec<u8>,
 }
-
-/// The bytes are not a PROXY header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoHeader;
 
 /// A complete header.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,12 +33,12 @@ pub struct Proxied<'a> {
 
 impl ProxyHeader {
     /// Receives bytes; `None`: the header is incomplete.
-    pub fn receive<'a>(&mut self, input: &'a [u8]) -> Result<Option<Proxied<'a>>, NoHeader> {
+    pub fn receive<'a>(&mut self, input: &'a [u8]) -> Result<Option<Proxied<'a>>, Failure> {
         let before = self.buffered.len();
         self.buffered.extend_from_slice(&input[..input.len().min(LONGEST - before)]);
         let prefix = self.buffered.len().min(PROTOCOL_PREFIX.len());
         if self.buffered[..prefix] != PROTOCOL_PREFIX[..prefix] {
-            return Err(NoHeader);
+            return Err(Failure::Proxy);
         }
         match Header::try_from(self.buffered.as_slice()) {
             Ok(header) => {
@@ -50,7 +48,7 @@ impl ProxyHeader {
             Err(ParseError::Incomplete(_) | ParseError::Partial(..)) if self.buffered.len() < LONGEST => {
                 Ok(None)
             }
-            Err(_) => Err(NoHeader),
+            Err(_) => Err(Failure::Proxy),
         }
     }
 }
@@ -109,7 +107,7 @@ mod tests {
     #[test]
     fn other_protocols_are_refused_at_their_first_byte() {
         for start in [&b"\x10"[..], b"GET /", b"\x16\x03\x01", b"PROXY TCP4 ", b"\r\n\r\n\0\r\nQUIT?"] {
-            assert_eq!(ProxyHeader::default().receive(start), Err(NoHeader), "{start:?}");
+            assert_eq!(ProxyHeader::default().receive(start), Err(Failure::Proxy), "{start:?}");
         }
     }
 
@@ -118,7 +116,7 @@ mod tests {
         let bytes = header(Command::Proxy, 60_000);
         let mut header = ProxyHeader::default();
         let mut pieces = bytes.chunks(100);
-        assert!(pieces.any(|piece| header.receive(piece) == Err(NoHeader)));
+        assert!(pieces.any(|piece| header.receive(piece) == Err(Failure::Proxy)));
         assert!(header.buffered.capacity() <= 2 * LONGEST);
     }
 }

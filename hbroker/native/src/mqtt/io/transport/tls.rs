@@ -12,6 +12,7 @@ use x509_cert::der::Decode;
 use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
 use x509_cert::der::oid::db::rfc4519::COMMON_NAME;
 
+use super::Failure;
 use crate::mqtt::io::output::Output;
 
 /// Whether clients authenticate by a certificate.
@@ -95,13 +96,9 @@ pub struct Tls {
     session: ServerConnection,
 }
 
-/// The peer violated TLS, or failed to authenticate. The alert for the peer is in the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TlsFailed;
-
 impl Tls {
-    pub fn new(config: Arc<ServerConfig>) -> Result<Self, TlsFailed> {
-        let mut session = ServerConnection::new(config).map_err(|_| TlsFailed)?;
+    pub fn new(config: Arc<ServerConfig>) -> Result<Self, Failure> {
+        let mut session = ServerConnection::new(config).map_err(|_| Failure::Tls)?;
         // Written bytes are encrypted at once, so the limit of the output applies.
         session.set_buffer_limit(None);
         Ok(Self { session })
@@ -113,21 +110,21 @@ impl Tls {
         mut input: &[u8],
         plain: &mut Vec<u8>,
         wire: &mut Output,
-    ) -> Result<bool, TlsFailed> {
+    ) -> Result<bool, Failure> {
         let mut ended = false;
         let mut result = Ok(());
         while !input.is_empty() && !ended && result.is_ok() {
             // Reading from memory fails only if rustls' buffer is full, and it is emptied each time.
-            self.session.read_tls(&mut input).map_err(|_| TlsFailed)?;
+            self.session.read_tls(&mut input).map_err(|_| Failure::Tls)?;
             match self.session.process_new_packets() {
                 Ok(state) => {
                     let start = plain.len();
                     plain.resize(start + state.plaintext_bytes_to_read(), 0);
                     ended = state.peer_has_closed();
                     let read = self.session.reader().read_exact(&mut plain[start..]);
-                    result = read.map_err(|_| TlsFailed);
+                    result = read.map_err(|_| Failure::Tls);
                 }
-                Err(_) => result = Err(TlsFailed),
+                Err(_) => result = Err(Failure::Tls),
             }
         }
         self.emit(wire);

@@ -17,6 +17,7 @@ use tungstenite::http::{HeaderMap, HeaderValue};
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
+use super::Failure;
 use crate::mqtt::io::output::Output;
 
 /// The size limit of a request. Browsers send cookies with it.
@@ -49,11 +50,6 @@ enum State {
     Over,
 }
 
-/// The peer violated the protocol, or asked for a path or subprotocol that is not served. The answer is in
-/// the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WebSocketFailed;
-
 impl WebSocket {
     /// `path`: the path that is served; empty: any.
     pub fn new(path: &str) -> Self {
@@ -61,12 +57,7 @@ impl WebSocket {
     }
 
     /// Receives bytes; true: the peer has closed.
-    pub fn receive(
-        &mut self,
-        input: &[u8],
-        plain: &mut Vec<u8>,
-        wire: &mut Output,
-    ) -> Result<bool, WebSocketFailed> {
+    pub fn receive(&mut self, input: &[u8], plain: &mut Vec<u8>, wire: &mut Output) -> Result<bool, Failure> {
         match &mut self.state {
             State::ExpectRequest { buffered, path } => {
                 buffered.extend_from_slice(input);
@@ -81,21 +72,21 @@ impl WebSocket {
                     Err(refusal) => {
                         wire.extend_from_slice(refusal.as_bytes());
                         self.state = State::Over;
-                        Err(WebSocketFailed)
+                        Err(Failure::WebSocket)
                     }
                 }
             }
             State::Open(frames) => {
                 let received = frames.read(input, plain, wire).map_err(|code| {
                     put_close(code, wire);
-                    WebSocketFailed
+                    Failure::WebSocket
                 });
                 if received != Ok(false) {
                     self.state = State::Over;
                 }
                 received
             }
-            State::Over => Err(WebSocketFailed),
+            State::Over => Err(Failure::WebSocket),
         }
     }
 
