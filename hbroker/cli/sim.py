@@ -174,9 +174,7 @@ def _scenario(
         names = [room.path for room in scenario.rooms]
         if room not in names:
             remedy = f"name one of {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
-            raise ConfigError(
-                f"--skew: there is no room {room!r}", file="command line", line=None, remedy=remedy
-            )
+            raise ConfigError(f"--skew: there is no room {room!r}", file="command line", remedy=remedy)
         scenario = replace(scenario, skew=Skew(room, share))
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     scenario = replace(scenario, **settings)
@@ -239,7 +237,6 @@ def _gateways(given: tuple[str, ...], root: str, state_dir: Path) -> tuple[tuple
         raise ConfigError(
             "some devices are MQTT clients, and no gateway is known",
             file="command line",
-            line=None,
             remedy="name one by --gateway HOST:PORT, or have none by --mqtt 0",
         )
     return plain
