@@ -15,7 +15,7 @@ from paho.mqtt.client import MQTTMessageInfo
 import hbroker
 from tests.interop.lines import Place
 from tests.interop.peer import Peer, connected
-from tests.product.network import network_up
+from tests.product.network import network_of
 from tests.waiting import eventually
 
 FLOODERS, MESSAGES_OF_EACH = 6, 1_500
@@ -47,9 +47,7 @@ gateways:
 def network(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, int, bool]]:
     """The address of a root, the port of its gateway, and whether the gateway acknowledges queued
     messages."""
-    file = tmp_path / "house.yaml"
-    file.write_text(FILE % request.param)
-    with network_up(file, tmp_path / "state") as (network, root):
+    with network_of(FILE % request.param, tmp_path) as (network, root):
         [gateway] = network.state()["gateways"]
         yield root, int(gateway["listeners"][0].rpartition(":")[2]), request.param == "queued"
 

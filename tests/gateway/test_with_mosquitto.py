@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.needs import need_mosquitto
-from tests.product.network import PROJECT, Network, environment, hbroker, network_up
+from tests.product.network import PROJECT, Network, environment, hbroker, network_of
 from tests.waiting import until
 
 
@@ -100,10 +100,7 @@ class Subscriber:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayNetwork]:
-    directory = tmp_path_factory.mktemp("house")
-    file = directory / "house.yaml"
-    file.write_text(FILE)
-    with network_up(file, directory / "state") as (network, root):
+    with network_of(FILE, tmp_path_factory.mktemp("house")) as (network, root):
         yield GatewayNetwork(network, root)
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,12 @@ class Network:
         (file,) = self.directory.glob("*/state.json")
         state: dict[str, Any] = json.loads(file.read_text())
         return state
+
+    def kill_node(self, name: str) -> None:
+        """Kills a node, and waits until it is back."""
+        self.processes()[name].kill()
+        while self.event("back")["node"] != name:
+            pass
 
     def suspend(self) -> None:
         """Stops the launcher and all nodes and gateways where they are (SIGSTOP). Returns when none of their
@@ -109,6 +115,13 @@ def network_up(
         yield network, network.event("ready")["root"]
     finally:
         network.close()
+
+
+def network_of(topology: str, directory: Path) -> AbstractContextManager[tuple[Network, str]]:
+    """`network_up` with a file of this text, `house.yaml`; the state is in `state` beside it."""
+    file = directory / "house.yaml"
+    file.write_text(topology)
+    return network_up(file, directory / "state")
 
 
 def _is_stopped(pid: int) -> bool:

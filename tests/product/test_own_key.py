@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.product.home import FILE, HomeNetwork
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
+from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_of
 from tests.waiting import until
 
 CELLAR = ("--name", "cellar", "--subtree", "home/cellar", "--listen", "127.0.0.1:0")
@@ -19,10 +19,7 @@ CELLAR = ("--name", "cellar", "--subtree", "home/cellar", "--listen", "127.0.0.1
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, str]]:
-    place = tmp_path_factory.mktemp("own_key")
-    file = place / "house.yaml"
-    file.write_text(FILE)
-    with network_up(file, place / "state") as running:
+    with network_of(FILE, tmp_path_factory.mktemp("own_key")) as running:
         yield running
 
 
@@ -88,10 +85,9 @@ def test_the_key_is_in_no_log_and_on_no_command_line(network: tuple[Network, str
 
 
 def test_the_next_start_has_the_same_key(tmp_path: Path) -> None:
-    file = tmp_path / "one.yaml"
-    file.write_text('nodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n')
+    topology = 'nodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n'
     keys = []
     for _ in range(2):
-        with network_up(file, tmp_path / "state") as (running, _):
-            keys.append((running.directory / "one" / "join.key").read_text())
+        with network_of(topology, tmp_path) as (running, _):
+            keys.append(key_file(running).read_text())
     assert keys[0] == keys[1]

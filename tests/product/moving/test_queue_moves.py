@@ -20,7 +20,7 @@ import pytest
 from hbroker import sync
 from tests.product.client import PolledClient
 from tests.product.home import TWO_ROOMS, HomeNetwork
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
+from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_of
 from tests.product.starvation import Starvation
 from tests.waiting import until
 
@@ -124,9 +124,7 @@ class Publisher:
 def test_only_messages_that_arrived_since_the_copying_move_after_the_stop(
     tmp_path: Path, is_long: bool
 ) -> None:
-    file = tmp_path / "house.yaml"
-    file.write_text(TWO_ROOMS)
-    with network_up(file, tmp_path / "state") as (network, root), sync.connect(root) as client:
+    with network_of(TWO_ROOMS, tmp_path) as (network, root), sync.connect(root) as client:
         home = HomeNetwork(network, root)
         sessions, messages = MANY if is_long else FEW
         offline_sessions = [OfflineSession(root, number) for number in range(sessions)]

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.product.home import TWO_ROOMS
 from tests.product.load import Load, pacer, readers
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
+from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_of
 from tests.product.node import Node, node_up
 from tests.product.starvation import Starvation
 
@@ -39,10 +39,8 @@ MOST_SLOWER = 2.0
 
 
 def test_a_subtree_moves_under_full_load_without_loss_or_a_long_gap(tmp_path: Path, is_long: bool) -> None:
-    file = tmp_path / "house.yaml"
-    file.write_text(TWO_ROOMS)
     with (
-        network_up(file, tmp_path / "state") as (network, root),
+        network_of(TWO_ROOMS, tmp_path) as (network, root),
         readers(root, "home/#", 2, SUBSCRIBERS, "reader") as reading,
         pacer(root, "home/kitchen/oven", 2, RATE) as publishing,
         Starvation(pids(network, reading, publishing)) as starvation,
