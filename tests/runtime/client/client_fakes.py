@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -26,6 +26,9 @@ from hbroker.protocol.results import (
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.wills.client_will import Will
 from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from hbroker import Client, sync
 
 T = TypeVar("T")
 
@@ -223,6 +226,13 @@ class FakeControl:
 
     def poll_result(self) -> Result | None:
         return self.results.pop(0) if self.results else None
+
+
+def control_of(client: Client | sync.Client) -> FakeControl:
+    """The fake control of a client."""
+    control: object = client._dispatcher.control
+    assert isinstance(control, FakeControl)
+    return control
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:

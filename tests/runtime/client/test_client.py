@@ -8,16 +8,10 @@ import pytest
 
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Unreachable
 from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFailed
-from hbroker.runtime.client.async_client import Client, connect
+from hbroker.runtime.client.async_client import connect
 from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT
-from tests.runtime.client.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, run
+from tests.runtime.client.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, control_of, run
 from tests.waiting import eventually
-
-
-def control_of(client: Client) -> FakeControl:
-    control: object = client._dispatcher.control
-    assert isinstance(control, FakeControl)
-    return control
 
 
 def test_connect_is_awaitable_and_a_context_manager(endpoint: FakeEndpoint) -> None:

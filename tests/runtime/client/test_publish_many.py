@@ -14,7 +14,7 @@ from hbroker.errors import InvalidTopic, NotConnected, Refused, Unreachable
 from hbroker.protocol.results import Published
 from hbroker.runtime.client.async_client import connect
 from tests.runtime.client.client_fakes import PATIENCE_S, FakeEndpoint, run
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 MANY = [(f"t/{number}", str(number)) for number in range(1_000)]
 TOPICS = [topic for topic, _ in MANY]
@@ -133,8 +133,8 @@ def test_the_blocking_publish_many_waits_and_fails_in_the_same_way(endpoint: Fak
         first = len(endpoint.published) + 1
         waits = threading.Thread(target=client.publish_many, args=(MANY,), kwargs={"qos": 1})
         waits.start()
-        while len(endpoint.published) < first + len(MANY) - 1:
-            waits.join(0.001)
+        last = first + len(MANY) - 1
+        until(lambda: len(endpoint.published) >= last, "all are published", PATIENCE_S)
         for number, topic in enumerate(TOPICS):
             endpoint.give_event(Published(first + number, topic, 0))
         waits.join(PATIENCE_S)
