@@ -144,16 +144,25 @@ def processes_of(runs: list[dict[str, Any]]) -> dict[str, psutil.Process]:
 
 def tree(root: str) -> dict[str, dict[str, Any]]:
     """What `hbroker tree --json` prints for each node, by name."""
+    done = run_hbroker("tree", "--root", root, "--json", check=True)
+    return {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
+
+
+def run_hbroker(
+    command: str, *arguments: object, patience: float = PATIENCE, check: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end. `check`: it must succeed."""
     done = subprocess.run(
-        [*hbroker("tree"), "--root", root, "--json"],
+        [*hbroker(command), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
-        check=True,
+        timeout=patience,
+        check=False,
         cwd=PROJECT,
         env=environment(),
     )
-    return {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
+    assert not check or done.returncode == 0, done.stderr
+    return done
 
 
 def hbroker(command: str) -> list[str]:

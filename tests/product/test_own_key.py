@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.product.home import FILE, HomeNetwork
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_of
+from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_of, run_hbroker
 from tests.waiting import until
 
 CELLAR = ("--name", "cellar", "--subtree", "home/cellar", "--listen", "127.0.0.1:0")
@@ -62,10 +62,7 @@ def test_a_node_joins_only_with_the_key(network: tuple[Network, str], tmp_path: 
 
 def test_orders_use_the_key_on_this_host(network: tuple[Network, str], tmp_path: Path) -> None:
     running, root = network
-    command = [*hbroker("move"), "home/kitchen", "bedroom", "--root", root, "--state-dir", str(tmp_path)]
-    without = subprocess.run(
-        command, capture_output=True, text=True, cwd=PROJECT, env=environment(), timeout=PATIENCE
-    )
+    without = run_hbroker("move", "home/kitchen", "bedroom", "--root", root, "--state-dir", tmp_path)
     assert without.returncode == 1
     assert "give --join-key-file" in without.stderr
     home = HomeNetwork(running, root)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from hbroker import HBrokerError, sync
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_of, network_up
+from tests.product.network import (
+    PATIENCE,
+    Network,
+    network_of,
+    network_up,
+    run_hbroker,
+)
 from tests.waiting import until
 
 FILE = """
@@ -176,15 +181,7 @@ def test_a_network_that_is_killed_as_a_whole_has_everything_when_it_is_back(tmp_
 
 
 def test_a_node_without_a_place_for_its_store_says_so() -> None:
-    command = [*hbroker("node"), "--name", "n", "--subtree", "", "--listen", "127.0.0.1:0"]
-    done = subprocess.run(
-        [*command, "--durability", "fsync"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        cwd=PROJECT,
-        env=environment(),
-    )
+    flags = ["--name", "n", "--subtree", "", "--listen", "127.0.0.1:0"]
+    done = run_hbroker("node", *flags, "--durability", "fsync")
     assert done.returncode == 2
     assert "--memory" in done.stderr

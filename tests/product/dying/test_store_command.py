@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hbroker import sync
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_of
+from tests.product.network import PATIENCE, network_of, run_hbroker
 
 FILE = """
 nodes:
@@ -22,10 +22,7 @@ COUNT = 2_000
 
 def run(action: str, directory: Path | str, *flags: str) -> subprocess.CompletedProcess[str]:
     """Runs `hbroker store`."""
-    command = [*hbroker("store"), action, str(directory), *flags]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=PROJECT, env=environment()
-    )
+    return run_hbroker("store", action, directory, *flags)
 
 
 @pytest.fixture(scope="module")

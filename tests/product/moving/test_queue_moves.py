@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections import Counter
 from itertools import cycle
@@ -20,7 +19,7 @@ import pytest
 from hbroker import sync
 from tests.product.client import PolledClient
 from tests.product.home import TWO_ROOMS, HomeNetwork
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_of
+from tests.product.network import PATIENCE, network_of, run_hbroker
 from tests.product.starvation import Starvation
 from tests.waiting import until
 
@@ -178,15 +177,8 @@ def peak_memory(pid: int) -> int:
 
 def move(home: HomeNetwork, owner: str) -> None:
     """Runs `hbroker move home/kitchen` to its end."""
-    flags = ["--root", home.root, "--state-dir", str(home.network.directory)]
-    subprocess.run(
-        [*hbroker("move"), "home/kitchen", owner, *flags, "--timeout", str(LONG_PATIENCE_S)],
-        stdout=subprocess.DEVNULL,
-        cwd=PROJECT,
-        env=environment(),
-        timeout=LONG_PATIENCE_S,
-        check=True,
-    )
+    flags = ["--root", home.root, "--state-dir", home.network.directory, "--timeout", LONG_PATIENCE_S]
+    run_hbroker("move", "home/kitchen", owner, *flags, patience=LONG_PATIENCE_S, check=True)
 
 
 def counters(client: sync.Client, node: str) -> dict[str, int]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import signal
 import statistics
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 from tests.product.home import TWO_ROOMS
 from tests.product.load import Load, pacer, readers
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_of
+from tests.product.network import PATIENCE, Network, network_of, run_hbroker
 from tests.product.node import Node, node_up
 from tests.product.starvation import Starvation
 from tests.waiting import until
@@ -72,15 +71,8 @@ def pids(network: Network, *loads: Load) -> list[int]:
 
 def move(network: Network, root: str, owner: str) -> None:
     """Runs `hbroker move home/kitchen` to its end."""
-    state = ["--state-dir", str(network.directory)]
-    subprocess.run(
-        [*hbroker("move"), "home/kitchen", owner, "--root", root, *state],
-        stdout=subprocess.DEVNULL,
-        cwd=PROJECT,
-        env=environment(),
-        timeout=PATIENCE,
-        check=True,
-    )
+    place = ["--root", root, "--state-dir", network.directory]
+    run_hbroker("move", "home/kitchen", owner, *place, check=True)
 
 
 def test_one_stalled_subscriber_of_a_hundred_does_not_delay_the_others(is_long: bool) -> None:
