@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -245,13 +244,3 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
     for shell in (async_client, sync):
         monkeypatch.setattr(shell, "new_endpoint", lambda listen, identity: endpoint)
     return endpoint
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Runs the scenario in an event loop of its own, with a time limit."""
-
-    async def limited() -> None:
-        async with asyncio.timeout(2 * PATIENCE_S):
-            await scenario
-
-    asyncio.run(limited())
