@@ -24,8 +24,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -38,11 +37,12 @@ from rich.table import Table
 
 from bench.command import broker_and_load_cpus
 from bench.contestants.brokers import Broker
-from bench.contestants.networks import Node
+from bench.contestants.networks import Gateway, Node
 from bench.contestants.peers import Mosquitto, Nats
 from hbroker import sync
-from hbroker.bench.brokers import Started, running, start_network
-from hbroker.bench.launching import NoAnswer
+from hbroker.bench.brokers import running
+from hbroker.bench.chain import Topology
+from hbroker.bench.launching import NoAnswer, on_cpus
 from hbroker.bench.plan import Address
 from hbroker.bench.process import cpu_seconds
 
@@ -98,22 +98,13 @@ class StoredNode(Node):
         return ["--memory", str(directory / "state"), "--durability", self._durability, *bounds]
 
 
-class StoredGateway:
+class StoredGateway(Gateway):
     """A gateway, and the owner of every topic, which has a store."""
 
     name = "hbroker, fsync, by the gateway"
-    transport = "mqtt"
 
-    def version(self) -> str | None:
-        return Node().version()
-
-    def start(self, directory: Path) -> Started:
-        topology = {
-            "nodes": [{"name": "root", "subtree": ""}],
-            "gateways": [{"name": "gateway", "listeners": [{"address": "127.0.0.1:0"}]}],
-            "limits": _LIMITS,
-        }
-        return start_network(directory, topology, "gateway")
+    def topology(self) -> Topology:
+        return {**super().topology(), "limits": _LIMITS}
 
 
 class StoringMosquitto(Mosquitto):
@@ -272,7 +263,7 @@ def measure(
     broker: Broker, seconds: float, cpus: tuple[frozenset[int] | None, frozenset[int] | None]
 ) -> Measured:
     """Runs one round. Raises NoAnswer."""
-    with TemporaryDirectory(prefix="hbroker-bench-") as name, _on(cpus[1]):
+    with TemporaryDirectory(prefix="hbroker-bench-") as name, on_cpus(cpus[1]):
         directory = Path(name)
         with running(broker.start, directory, cpus[0]) as started:
             load: _Load = (NativeLoad if broker.transport == "hbroker" else MqttLoad)(started.address)
@@ -289,30 +280,18 @@ def measure(
             return Measured(messages, took, cpu_s, size, sorted(latencies))
 
 
-def sync_latencies(count: int = 200) -> list[float]:
+def sync_latencies() -> list[float]:
     """How long the disk of the temporary folder takes to sync 4 KiB (fdatasync), in seconds, sorted."""
     found = []
     with TemporaryDirectory(prefix="hbroker-bench-") as name:
         file = os.open(Path(name) / "sync", os.O_CREAT | os.O_WRONLY)
-        for number in range(count):
+        for number in range(200):
             os.pwrite(file, bytes(4_096), number * 4_096)
             began = time.perf_counter()
             os.fdatasync(file)
             found.append(time.perf_counter() - began)
         os.close(file)
     return sorted(found)
-
-
-@contextmanager
-def _on(cpus: frozenset[int] | None) -> Iterator[None]:
-    """This process runs on these CPUs meanwhile."""
-    before = os.sched_getaffinity(0)
-    if cpus is not None:
-        os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 _BROKERS: Final[tuple[Callable[[], Broker], ...]] = (

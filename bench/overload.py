@@ -15,18 +15,16 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import click
 
 from bench.command import broker_and_load_cpus, round_options
 from bench.contestants.networks import Node
-from bench.rounds import Timing, told_by
+from bench.rounds import Timing, told_by, up
 from hbroker import sync
-from hbroker.bench.brokers import Broker, running
+from hbroker.bench.brokers import Broker
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.plan import Address
@@ -147,10 +145,8 @@ def answers(address: Address, seconds: float, cpus: frozenset[int]) -> list[int]
 def _round(
     timing: Timing, topics: int, factor: float, broker_cpus: frozenset[int], load_cpus: frozenset[int]
 ) -> Overload:
-    with (
-        TemporaryDirectory(prefix="hbroker-bench-") as name,
-        running(Node().start, Path(name), broker_cpus) as node,
-    ):
+    with up(Node(), broker_cpus) as standing:
+        node = standing.processes
         closed = _load(timing, topics, node, load_cpus)
         capacity = closed["delivered_per_s"]
         before = resident_bytes(node.pids)

@@ -9,7 +9,6 @@ docs/benchmarks.md.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from math import exp, log, sqrt
@@ -19,6 +18,7 @@ from typing import Final
 
 import click
 
+from bench.command import broker_and_load_cpus
 from bench.contestants.brokers import Broker
 from bench.contestants.networks import Gateway, Node
 from bench.plan import Plan
@@ -63,7 +63,7 @@ or too many to be cached)."""
 @click.option("--only", default="", metavar="TEXT", help="Loads whose name holds this.")
 def main(launches: int, slices: int, duration: float, only: str) -> None:
     """Measures what telemetry costs, and prints a table. Exit codes: 0 done, 1 a broker failed."""
-    cpus = sorted(os.sched_getaffinity(0))
+    broker_cpus, load_cpus = broker_and_load_cpus()
     timing = Timing(_WARM_UP_S, duration)
     print(
         "| load | µs of CPU for a message, without | with | more, mean ± standard error (each launch)"
@@ -73,11 +73,9 @@ def main(launches: int, slices: int, duration: float, only: str) -> None:
     for name, without, with_it, pairs, qos, topics in _LOADS:
         if only not in name:
             continue
-        plan = Plan(pairs, qos, _WINDOW, None, frozenset(cpus[1:2]), topics=topics)
+        plan = Plan(pairs, qos, _WINDOW, None, load_cpus, topics=topics)
         try:
-            found = [
-                _launch(without, with_it, plan, timing, frozenset(cpus[:1]), slices) for _ in range(launches)
-            ]
+            found = [_launch(without, with_it, plan, timing, broker_cpus, slices) for _ in range(launches)]
         except NoAnswer as error:
             print(error, file=sys.stderr)
             sys.exit(1)

@@ -92,7 +92,7 @@ class ConfigError(HBrokerError):
     do.
     """
 
-    def __init__(self, message: str, *, file: str, line: int | None, remedy: str) -> None:
+    def __init__(self, message: str, *, file: str, line: int | None = None, remedy: str) -> None:
         where = file if line is None else f"{file}:{line}"
         super().__init__(f"{where}: {message}; {remedy}")
         self.message = message

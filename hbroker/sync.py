@@ -31,7 +31,7 @@ from hbroker.protocol.results import (
     SubscriptionFailed,
     WillRefused,
 )
-from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
+from hbroker.runtime.address import AddressLike, parse_place, resolve_both
 from hbroker.runtime.client import failure
 from hbroker.runtime.client.delivery import Delivery, options_of
 from hbroker.runtime.client.dispatcher import (
@@ -70,8 +70,7 @@ def connect(
 ) -> Client:
     """Connects to the network at its root, as `hbroker.connect` does. The client is a context manager."""
     identity = Identity.of(**profile)
-    address = resolve(*parse_place(root))
-    here = listen_for(address) if listen is None else resolve(*parse_place(listen))
+    address, here = resolve_both(parse_place(root), listen)
     client = Client(address, identity, here, timeout)
     try:
         client._start()
@@ -278,16 +277,12 @@ class Client:
         pause, longest = _BACKPRESSURE_POLL
         while part and batch.error is None:
             try:
-                sequences = self._dispatcher.publish_many(part, properties, batch.set)
+                self._dispatcher.publish_many(part, properties, batch)
             except Backpressure:
                 if clock() >= deadline:
                     raise failure.publication_timeout(part[0][0], limit) from None
                 self._condition.wait(pause)
                 pause = min(2 * pause, longest)
-                continue
-            if properties.get("qos", 0):
-                batch.pending.update(sequences)
-            del part[: len(sequences)]
 
     def _run(self) -> None:
         control_loop = ControlLoop(

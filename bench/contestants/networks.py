@@ -6,6 +6,7 @@ from pathlib import Path
 
 import hbroker
 from hbroker.bench.brokers import Started, start_network, start_node
+from hbroker.bench.chain import Topology
 from hbroker.bench.plan import Transport
 
 
@@ -40,11 +41,14 @@ class Gateway:
         return hbroker.__version__
 
     def start(self, directory: Path) -> Started:
-        topology = {
+        return start_network(directory, self.topology(), "gateway", *self.flags())
+
+    def topology(self) -> Topology:
+        """The network."""
+        return {
             "nodes": [{"name": "root", "subtree": ""}],
             "gateways": [{"name": "gateway", "listeners": [{"address": "127.0.0.1:0"}]}],
         }
-        return start_network(directory, topology, "gateway", *self.flags())
 
     def flags(self) -> list[str]:
         """Further flags, for variants of the measurement."""

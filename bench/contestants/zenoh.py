@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from bench.plan import Plan
 from bench.rounds import Round, Timing, measure_generated
 from hbroker.bench.brokers import Started
-from hbroker.bench.launching import NoAnswer, announcement, launch
+from hbroker.bench.launching import NoAnswer, announcement, free_port, launch
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _SOURCE: Final = _ROOT / "bench" / "zenoh"
@@ -71,7 +70,7 @@ class Zenoh:
         return found[1] if found else "unknown"
 
     def start(self, directory: Path) -> Started:
-        address = ("127.0.0.1", _free_port(self.transport))
+        address = ("127.0.0.1", free_port(udp=self.transport == "udp"))
         to = ["--transport", self.transport, "--to", f"{address[0]}:{address[1]}"]
         with launch(directory, [str(_PROGRAM), "router", *to, "--config", _CONFIG]) as process:
             if (line := announcement(process)) != "ready":
@@ -93,19 +92,13 @@ def measure_zenoh(broker: Zenoh, plan: Plan, timing: Timing, broker_cpus: frozen
 _UDP_WINDOW: Final = 1_024
 """Over UDP nothing is retransmitted, and what is in flight must fit into a socket's buffer."""
 
+ALONE: Final[dict[str, Any]] = {
+    "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+    "timestamping": {"enabled": False},  # a router would add the time to each message
+}
+"""It looks for no others."""
+
 _CONFIG: Final = json.dumps(
-    {
-        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-        "timestamping": {"enabled": False},  # a router would add the time to each message
-        "transport": {"unicast": {"max_sessions": 100_000}},  # 1,000 by default
-    }
+    {**ALONE, "transport": {"unicast": {"max_sessions": 100_000}}}  # 1,000 by default
 )
 """For router and clients. Zenoh's sample configuration (DEFAULT_CONFIG.json5) describes each setting."""
-
-
-def _free_port(transport: Literal["tcp", "udp"]) -> int:
-    """A port that is free now."""
-    kind = socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -8,15 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 from bench.plan import Plan
 from bench.pythons.board import Board, Field, Pace, ReceiveChecker, new_board
 from bench.pythons.libraries import Library
-from bench.rounds import Round, Timing
-from hbroker.bench.brokers import running
+from bench.rounds import Round, Timing, up
 from hbroker.bench.launching import NoAnswer, on_cpus
 from hbroker.bench.plan import Address
 from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
@@ -43,10 +40,10 @@ def measure_python(library: Library, plan: Plan, timing: Timing, broker_cpus: fr
     arriving."""
     board = new_board()
     with (
-        TemporaryDirectory(prefix="hbroker-bench-") as directory,
-        running(library.broker.start, Path(directory), broker_cpus) as broker,
-        _running(library.subscribe, broker.address, plan, ReceiveChecker(board)) as subscriber,
+        up(library.broker, broker_cpus) as standing,
+        _running(library.subscribe, standing.processes.address, plan, ReceiveChecker(board)) as subscriber,
     ):
+        broker = standing.processes
         _wait(board, Field.IS_SUBSCRIBED, subscriber)
         with _running(library.publish, broker.address, plan, Pace(board, plan.window)) as publisher:
             _wait(board, Field.DELIVERED, publisher)

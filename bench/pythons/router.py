@@ -9,20 +9,16 @@ import json
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bench.contestants.brokers import wait_for_port
+from bench.contestants.zenoh import ALONE
 from hbroker.bench.brokers import Started
 from hbroker.bench.launching import free_port, launch
 from hbroker.bench.plan import Address
 
 if TYPE_CHECKING:
     import zenoh
-
-_ALONE: Final[dict[str, Any]] = {
-    "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-    "timestamping": {"enabled": False},  # a router would add the time to each message
-}
 
 
 class ZenohRouter:
@@ -39,7 +35,7 @@ class ZenohRouter:
 
     def start(self, directory: Path) -> Started:
         address = ("127.0.0.1", free_port())
-        settings = {**_ALONE, "mode": "router", "listen": {"endpoints": [_endpoint(address)]}}
+        settings = {**ALONE, "mode": "router", "listen": {"endpoints": [_endpoint(address)]}}
         with launch(directory, [sys.executable, "-c", _PROGRAM, json.dumps(settings)]) as process:
             wait_for_port(process, address)
             return process, address
@@ -49,7 +45,7 @@ def client_config(address: Address) -> zenoh.Config:
     """The configuration of a client of this router."""
     import zenoh
 
-    settings = {**_ALONE, "mode": "client", "connect": {"endpoints": [_endpoint(address)]}}
+    settings = {**ALONE, "mode": "client", "connect": {"endpoints": [_endpoint(address)]}}
     return zenoh.Config.from_json5(json.dumps(settings))
 
 

@@ -147,11 +147,7 @@ class Controls:
                 self._waiting.discard(control)
             else:
                 raise NoAnswer(f"a client of the load cannot go on: {result}")
-        deadline = control.poll_timeout()
-        if deadline is None:
-            self._deadlines.cancel(control)
-        else:
-            self._deadlines.set(control, deadline)
+        self._deadlines.set(control, control.poll_timeout())
 
 
 def _told(pool: LoadClientPool, members: dict[int, ClientControl]) -> Iterable[tuple[ClientControl, Event]]:

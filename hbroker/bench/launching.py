@@ -92,7 +92,8 @@ def on_cpus(cpus: frozenset[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def free_port() -> int:
-    """A free TCP port."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
+def free_port(*, udp: bool = False) -> int:
+    """A free port of TCP, or of UDP."""
+    with socket.socket(type=socket.SOCK_DGRAM if udp else socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hbroker.addresses import format_address
-from hbroker.capture.packet_counts import Address, PacketCounts
+from hbroker.addresses import Address, format_address
+from hbroker.capture.packet_counts import PacketCounts
 
 if TYPE_CHECKING:
     from scapy.packet import Packet

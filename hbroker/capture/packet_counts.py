@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-Address: TypeAlias = tuple[str, int]
+from hbroker.addresses import Address
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from hbroker.errors import ConfigError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from hbroker.config import GatewaySettings, NodeSettings, TelemetrySettings
+    from hbroker.config import GatewaySettings, NodeSettings
 
     Process = TypeVar("Process", NodeSettings, GatewaySettings)
 
@@ -183,18 +183,17 @@ def order_flags(function: Callable[..., int]) -> Callable[..., int]:
     return all_of(root_flag, timeout_flag(ORDER_TIMEOUT_S), join_key_file_flag, state_dir_flag)(call)
 
 
-def telemetry_in(settings: TelemetrySettings, telemetry: str | None) -> TelemetrySettings:
-    """The settings, changed by `--telemetry` if it is given."""
-    return replace(settings, enabled=True, directory=telemetry) if telemetry else settings
-
-
-def with_key_of_this_host(settings: Process, state_dir: Path) -> Process:
-    """The settings; without a join key, with the key of the network on this host that has the same root.
+def completed(settings: Process, state_dir: Path, telemetry: str | None) -> Process:
+    """The settings, changed by `--telemetry` if it is given; without a join key, with the key of the network
+    on this host that has the same root.
 
     Without the network's key, a gateway could not read the records of other gateways, nor they its own.
     """
     from hbroker.runtime.launcher.network_key import key_at
 
+    if telemetry:
+        written = replace(settings.telemetry, enabled=True, directory=telemetry)
+        settings = replace(settings, telemetry=written)
     if settings.join_key or settings.root is None:
         return settings
     return replace(settings, join_key=key_at(state_dir, settings.root))
@@ -213,7 +212,7 @@ def refuse(flags: Collection[str], why: str, remedy: str) -> None:
     for name in given_flags():
         if name in flags:
             flag = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"{flag} {why}", file="command line", line=None, remedy=remedy)
+            raise ConfigError(f"{flag} {why}", file="command line", remedy=remedy)
 
 
 def refuse_beside_config(keys: Collection[str]) -> None:

@@ -151,25 +151,9 @@ def node_statuses(root: str, timeout: float) -> list[Status]:
     The difference of two such ids is the number of its own messages that a node took in between. Raises
     Unreachable.
     """
-    import time
+    from hbroker.cli.network.hierarchy import read_statuses
 
-    from hbroker import sync
-    from hbroker.cli.network.hierarchy import STATUS_FILTER, in_order, parse_status
-
-    deadline = time.monotonic() + timeout
-    with (
-        sync.connect(root, timeout=timeout) as client,
-        client.subscribe(STATUS_FILTER, qos=1, timeout=timeout) as messages,
-    ):
-        reported: dict[str, Status] = {}
-        while not set(messages.owners) <= reported.keys():
-            message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
-            if message is None:
-                break
-            status = parse_status(message.topic, message.payload)
-            if status is not None:
-                reported[status["name"]] = status | {"run": message.publisher, "own": message.sequence}
-    return in_order(list(reported.values()))
+    return read_statuses(root, timeout, with_ids=True)[0]
 
 
 def _scenario(
@@ -190,9 +174,7 @@ def _scenario(
         names = [room.path for room in scenario.rooms]
         if room not in names:
             remedy = f"name one of {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
-            raise ConfigError(
-                f"--skew: there is no room {room!r}", file="command line", line=None, remedy=remedy
-            )
+            raise ConfigError(f"--skew: there is no room {room!r}", file="command line", remedy=remedy)
         scenario = replace(scenario, skew=Skew(room, share))
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     scenario = replace(scenario, **settings)
@@ -255,7 +237,6 @@ def _gateways(given: tuple[str, ...], root: str, state_dir: Path) -> tuple[tuple
         raise ConfigError(
             "some devices are MQTT clients, and no gateway is known",
             file="command line",
-            line=None,
             remedy="name one by --gateway HOST:PORT, or have none by --mqtt 0",
         )
     return plain

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hbroker.capture.packet_counts import Address, PacketCounts
+from hbroker.addresses import Address, parse_address
+from hbroker.capture.packet_counts import PacketCounts
 
 __all__ = ["Capture", "House", "HouseError", "Node", "run"]
 
@@ -59,7 +60,8 @@ class House:
             if event["event"] == "ready":
                 self.root, self.seconds = event["root"], event["seconds"]
                 self.nodes = tuple(
-                    Node(node["name"], node["subtree"], _address(node["address"])) for node in event["nodes"]
+                    Node(node["name"], node["subtree"], parse_address(node["address"]))
+                    for node in event["nodes"]
                 )
                 return
         self.stop()
@@ -157,8 +159,3 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.communicate()
-
-
-def _address(text: str) -> Address:
-    ip, _, port = text.rpartition(":")
-    return ip.strip("[]"), int(port)

@@ -236,7 +236,7 @@ class Gateway:
         context.settings = replace(context.settings, listeners=settings.listeners)
         context.access.reload(policy)
         self._connect_handler.policy_changed()
-        for connection in list(self._context.connection_table.all()):
+        for connection in self._context.connection_table.all():
             if connection.acl is None:
                 continue
             if not policy.still_admits(connection.username, connection.client_id, connection.proof):

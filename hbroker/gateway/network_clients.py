@@ -81,16 +81,8 @@ class NetworkClients:
         self._results: deque[tuple[int, Result]] = deque()
         self._rescheduled: set[int] = set()
         """Pool clients whose deadlines may differ from those in `_deadlines`."""
-        shared = ClientControl(
-            native_api.member(SHARED),
-            random,
-            root,
-            SessionOptions(name),
-            ids,
-            self._caches,
-            self._result_handler(SHARED),
-        )
-        self._controls: dict[int, ClientControl] = {SHARED: shared}
+        self._controls: dict[int, ClientControl] = {}
+        self._add_control(SHARED, SessionOptions(name))
 
     # Change
 
@@ -107,17 +99,7 @@ class NetworkClients:
         number = self._native_api.open_pool_client(
             session, persistent=is_kept or expiry_s > 0, incarnation=self._random.getrandbits(64)
         )
-        session_options = SessionOptions(client_id, session, expiry_s, clean_start)
-        core = self._native_api.member(number)
-        self._controls[number] = ClientControl(
-            core,
-            self._random,
-            self._root,
-            session_options,
-            self._ids,
-            self._caches,
-            self._result_handler(number),
-        )
+        self._add_control(number, SessionOptions(client_id, session, expiry_s, clean_start))
         self._by_session[session] = number
         self._session_of[number] = session
         self._client_of[number] = client_id
@@ -208,19 +190,23 @@ class NetworkClients:
     def __len__(self) -> int:
         return len(self._controls)
 
-    def _result_handler(self, number: int) -> Callable[[Result], None]:
-        return lambda result: self._results.append((number, result))
+    def _add_control(self, number: int, session_options: SessionOptions) -> None:
+        self._controls[number] = ClientControl(
+            self._native_api.member(number),
+            self._random,
+            self._root,
+            session_options,
+            self._ids,
+            self._caches,
+            lambda result: self._results.append((number, result)),
+        )
 
     def _update_deadlines(self) -> None:
         """Reads the deadlines of the controls that were called, once in an iteration."""
         while self._rescheduled:
             number = self._rescheduled.pop()
             control = self._controls.get(number)
-            due = None if control is None else control.poll_timeout()
-            if due is None:
-                self._deadlines.cancel(number)
-            else:
-                self._deadlines.set(number, due)
+            self._deadlines.set(number, None if control is None else control.poll_timeout())
 
     def _go_on_leaving(self, now: int, number: int) -> None:
         leaving = self._leaving_clients[number]

@@ -160,12 +160,9 @@ class Outbox:
     def _end(self, now: int, outbox_message: OutboxMessage, *, is_distributed: bool) -> None:
         if self._newest.get(outbox_message.topic) is outbox_message:
             del self._newest[outbox_message.topic]
-        for done in (
-            outbox_message.also_done
-            if outbox_message.done is None
-            else [*outbox_message.also_done, outbox_message.done]
-        ):
-            done(now, is_distributed)
+        for done in (*outbox_message.also_done, outbox_message.done):
+            if done is not None:
+                done(now, is_distributed)
 
 
 class WaitGroup:

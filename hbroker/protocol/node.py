@@ -114,7 +114,7 @@ class Node:
             StatusTopic(settings.name, "status", core, self.status, 0),
             StatusTopic(settings.name, "sessions", core, self._session_status, 1),
         )
-        self._connected_subscriptions, self._saved_subscriptions = _split_saved(restored, self._has_store)
+        self._connected_subscriptions, self._saved_subscriptions = _split_saved(restored, settings.has_store)
         self._recovery = Recovery(context, self._connected_subscriptions, has_lost_subscriptions=has_lost)
         self.owner_subscriptions = OwnerSubscriptions(context, self._subscription_changed)
         self.sessions = self.owner_subscriptions.sessions
@@ -152,7 +152,7 @@ class Node:
                 self.jurisdiction.set_grant(Grant(subtree, epoch, None, True, None))
         self.delegations.restore(now, self._restored.delegations)
         self.wills.restore(now, self._restored.wills)
-        if self._has_store and not self._settings.is_root:
+        if self._settings.has_store and not self._settings.is_root:
             self.owner_subscriptions.await_grants(now, self.claims.subtrees)
         self.jurisdiction.expect(self.claims.subtrees)
         self.claims.start(now)
@@ -220,7 +220,6 @@ class Node:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due next, in microseconds; None: never."""
-        deadlines = [u.poll_timeout() for u in self.claims]
         parts = (
             self._after_sync,
             self._context.epoch_clock,
@@ -232,11 +231,12 @@ class Node:
             self._takeover_notices,
             *self._status_topics,
         )
-        deadlines += [part.poll_timeout() for part in parts]
-        deadlines.append(self._doubt_ends_at)
-        if self._after_sync.awaits_store:
-            deadlines.append(self._now + STORE_POLL)
-        return min((d for d in deadlines if d is not None), default=None)
+        return timers.earliest(
+            self._doubt_ends_at,
+            self._now + STORE_POLL if self._after_sync.awaits_store else None,
+            *(claim.poll_timeout() for claim in self.claims),
+            *(part.poll_timeout() for part in parts),
+        )
 
     def poll_event(self) -> NodeEvent | None:
         """The next event for the process; None: there is none now."""
@@ -402,7 +402,7 @@ class Node:
         lost. Their clients learn it when they come back, because their subscriptions are gone."""
         self.owner_subscriptions.restore(now, self._connected_subscriptions)
         ended, saved = self._saved_subscriptions, self._restored.sessions
-        if self._has_store:
+        if self._settings.has_store:
             ended = self.owner_subscriptions.restore_saved(now, saved.values(), ended)
         for subscription in ended:
             self._storage.save_subscription(subscription, True)
@@ -418,10 +418,6 @@ class Node:
         self.delegations.handle_subscription_changed(subscription, ended)
         for claim in self.claims:
             claim.handle_subscription_changed(subscription, ended)
-
-    @property
-    def _has_store(self) -> bool:
-        return self._settings.has_store
 
     def _clock(self) -> int:
         """The time of the event that is being handled."""

@@ -71,8 +71,11 @@ class TimerQueue(Generic[KeyT]):
         self._heap: list[tuple[int, int, KeyT]] = _NOTHING
         self._serial = 0
 
-    def set(self, key: KeyT, at: int) -> None:
-        """Sets the deadline of `key`, in place of an earlier one."""
+    def set(self, key: KeyT, at: int | None) -> None:
+        """Sets the deadline of `key`, in place of an earlier one. None: removes it."""
+        if at is None:
+            self.cancel(key)
+            return
         if self._deadlines is None:
             self._deadlines, self._heap = {}, []
         self._serial += 1

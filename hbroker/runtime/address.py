@@ -8,7 +8,7 @@ from typing import TypeAlias
 from hbroker.addresses import DEFAULT_PORT, DEFAULT_ROOT, Address, format_address, parse_address
 from hbroker.hostnames import resolve_host
 
-__all__ = ["AddressLike", "listen_for", "parse_place", "resolve"]
+__all__ = ["AddressLike", "listen_for", "parse_place", "resolve", "resolve_both"]
 
 AddressLike: TypeAlias = "str | tuple[str, int] | None"
 """`"host"`, `"host:port"`, `"[ipv6]:port"`, `"ipv6"` or `(host, port)`. None: the environment's
@@ -30,6 +30,13 @@ def parse_place(place: AddressLike) -> tuple[str, int]:
 def resolve(host: str, port: int) -> Address:
     """The first IP address of a host, and the port. Raises OSError if the host has no address."""
     return resolve_host(host), port
+
+
+def resolve_both(root: tuple[str, int], listen: AddressLike) -> tuple[Address, Address]:
+    """The address of the root, and that to which a client binds. `listen`: None: as `listen_for`. Raises
+    ValueError and OSError."""
+    address = resolve(*root)
+    return address, listen_for(address) if listen is None else resolve(*parse_place(listen))
 
 
 def listen_for(root: Address) -> Address:

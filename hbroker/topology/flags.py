@@ -10,7 +10,7 @@ import yaml
 
 from hbroker.addresses import Address
 from hbroker.config import GatewaySettings, NodeSettings
-from hbroker.hostnames import Resolver, resolve_host
+from hbroker.hostnames import resolve_host
 from hbroker.topology.document import Report
 from hbroker.topology.gateways import (
     GATEWAY_LIMIT_RANGES,
@@ -46,7 +46,6 @@ def node_from_flags(
     auth: Mapping[str, str | None],
     limits: Mapping[str, str | None],
     root: str | None,
-    resolve: Resolver = resolve_host,
 ) -> NodeSettings:
     """The settings of one node. The mappings have the keys of a file; a flag that was not given is None.
 
@@ -57,11 +56,11 @@ def node_from_flags(
     keys = _mapping(node)
     if also:
         keys.value.append((_scalar("also"), _sequence([_scalar(subtree) for subtree in also])))
-    parsed = read_node(keys, 1, report, resolve)
+    parsed = read_node(keys, 1, report, resolve_host)
     check_node(parsed, report)
     join_key = read_auth(_mapping(auth), report, Path()) if any(auth.values()) else b""
     bounds = read_limits(_mapping(limits), report)
-    address = _root(root, parsed.subtree, report, resolve)
+    address = _root(root, parsed.subtree, report)
     report.raise_if_any()
     settings = parsed.settings(join_key, bounds, address)
     assert settings is not None, "a node without a name, a subtree or an address was reported"
@@ -75,7 +74,6 @@ def gateway_from_flags(
     auth: Mapping[str, str | None],
     limits: Mapping[str, str | None],
     root: str,
-    resolve: Resolver = resolve_host,
     has_policy: bool = False,
 ) -> GatewaySettings:
     """The settings of one gateway. The mappings are as in `node_from_flags`, `has_policy` as in `load`.
@@ -88,7 +86,7 @@ def gateway_from_flags(
     gateway_node = _mapping(gateway)
     items: list[yaml.Node] = [_listener(text) for text in listeners]
     gateway_node.value.append((_scalar("listeners"), _sequence(items)))
-    parsed = read_gateway(gateway_node, 1, report, resolve, here)
+    parsed = read_gateway(gateway_node, 1, report, resolve_host, here)
     given = _mapping(auth)
     values = read_auth_keys(given, report) if given.value else {}
     join_key = read_join_key(values, given, report, here)
@@ -96,16 +94,16 @@ def gateway_from_flags(
     if not has_policy:
         check_open([parsed], access, report)
     bounds = read_gateway_limits(_mapping(limits), report)
-    address = read_address(_scalar(root), "root", report, resolve, None)
+    address = read_address(_scalar(root), "root", report, resolve_host, None)
     report.raise_if_any()
     assert address is not None, "an address that cannot be read was reported"
     return replace(settings_of(parsed, address, join_key, access), limits=bounds)
 
 
-def root_from_flag(text: str, resolve: Resolver = resolve_host) -> Address:
+def root_from_flag(text: str) -> Address:
     """The address of a network's root. Raises ConfigErrors."""
     report = Report(COMMAND_LINE)
-    address = read_address(_scalar(text), "root", report, resolve, None)
+    address = read_address(_scalar(text), "root", report, resolve_host, None)
     report.raise_if_any()
     assert address is not None, "an address that cannot be read was reported"
     return address
@@ -119,12 +117,12 @@ def join_key_from_file(path: Path) -> bytes:
     return key
 
 
-def _root(text: str | None, subtree: str | None, report: Report, resolve: Resolver) -> Address | None:
+def _root(text: str | None, subtree: str | None, report: Report) -> Address | None:
     if text is not None and subtree == "":
         report.error(None, "the root of a network joins nobody", "leave out --root, or give a --subtree")
     if text is None and subtree:
         report.error(None, f"no root to join for the subtree {subtree!r}", "add --root <address>:<port>")
-    return read_address(_scalar(text), "root", report, resolve, None) if text is not None else None
+    return read_address(_scalar(text), "root", report, resolve_host, None) if text is not None else None
 
 
 def _mapping(values: Mapping[str, str | None]) -> yaml.MappingNode:

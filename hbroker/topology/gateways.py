@@ -20,7 +20,7 @@ from hbroker.config import (
 )
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, line_of, optional
-from hbroker.topology.sections import read_address, read_listen, read_name
+from hbroker.topology.sections import read_address, read_name
 
 __all__ = [
     "GATEWAY_KEYS",
@@ -101,7 +101,7 @@ def read_gateway(
         line=line_of(node),
         name=name,
         listeners=tuple((line, listener) for line, listener in read if listener is not None),
-        listen=optional(values, "listen", lambda value, _: read_listen(value, report, resolve)),
+        listen=optional(values, "listen", lambda value, key: read_address(value, key, report, resolve, None)),
         workers=report.numbers(values, {"workers": (1, MAX_WORKERS)}).get("workers", 0),
         server_reference=optional(values, "server_reference", report.text) or "",
         limits=optional(values, "limits", lambda value, _: read_gateway_limits(value, report))

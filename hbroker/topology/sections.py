@@ -98,15 +98,14 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
     name = read_name(values["name"], report) if "name" in values else None
     label = f"node {name!r}" if name else label
     report.require(node, label, values, _NEEDED)
-    listen = optional(values, "listen", lambda value, _: read_listen(value, report, resolve))
+    listen = optional(values, "listen", lambda value, key: read_address(value, key, report, resolve, None))
     advertise = optional(values, "advertise", lambda value, _: read_advertise(value, report, resolve))
     if listen and listen[0] in ANY_ADDRESS and "advertise" not in values:
         remedy = "add `advertise: <host>`, the address at which others reach this host"
         report.error(
             values["listen"], f"{label} listens on every address ({listen[0]}) and advertises none", remedy
         )
-    policy = optional(values, "policy", lambda value, _: read_policy(value, report))
-    durability = optional(values, "durability", lambda value, _: read_durability(value, report))
+    policy = optional(values, "policy", lambda value, key: _read_choice(LeasePolicy, key, value, report))
     return ParsedNode(
         line=line_of(node),
         name=name,
@@ -115,7 +114,9 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
         advertise=advertise,
         workers=report.numbers(values, {"workers": (1, MAX_WORKERS)}).get("workers", 1),
         policy=policy or LeasePolicy.FENCE,
-        durability=durability,
+        durability=optional(
+            values, "durability", lambda value, key: _read_choice(Durability, key, value, report)
+        ),
         also=optional(values, "also", lambda value, _: read_also(value, report)) or (),
     )
 
@@ -178,11 +179,6 @@ def subtree_error(subtree: str) -> tuple[str, str] | None:
     return None
 
 
-def read_listen(node: yaml.Node, report: Report, resolve: Resolver) -> Address | None:
-    """Reads the address to which a process binds its UDP socket; port 0: any free port."""
-    return read_address(node, "listen", report, resolve, None)
-
-
 def read_advertise(node: yaml.Node, report: Report, resolve: Resolver) -> Address | None:
     """Reads the address that a node advertises to others. Port 0, also if none is written: the port to which
     the node binds."""
@@ -220,16 +216,6 @@ def read_address(
             "write an IP address, or fix the name",
         )
         return None
-
-
-def read_policy(node: yaml.Node, report: Report) -> LeasePolicy | None:
-    """Reads the policy for the end of a lease (docs/protocol.md §5.6)."""
-    return _read_choice(LeasePolicy, "policy", node, report)
-
-
-def read_durability(node: yaml.Node, report: Report) -> Durability | None:
-    """Reads what a PUBACK says of sessions that are not connected (docs/guarantees.md, Durability)."""
-    return _read_choice(Durability, "durability", node, report)
 
 
 def _read_choice(choices: type[ChoiceT], key: str, node: yaml.Node, report: Report) -> ChoiceT | None:

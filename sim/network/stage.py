@@ -34,7 +34,7 @@ class Stage:
         ownership: Ownership,
         deliveries: Deliveries,
         bounds: Bounds,
-        attacker: Attacker | None = None,
+        attacker: Attacker,
     ) -> None:
         self._world = world
         self._processes = processes

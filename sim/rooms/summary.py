@@ -113,7 +113,8 @@ def is_clean(summary: Summary) -> bool:
 def summarise(result: Result, before: Statuses, after: Statuses) -> Summary:
     """The numbers of a run, from the statuses of the nodes before and after it."""
     counters, plan = result.counters, result.plan
-    rooms = {room: counters.sums(streams) for room, streams in _group_by(plan.streams, _rooms(plan.streams))}
+    by_room = _group_by(plan.streams, [stream.room for stream in plan.streams])
+    rooms = {room: counters.sums(streams) for room, streams in by_room}
     devices: dict[str, int] = defaultdict(int)
     for client in plan.clients:
         devices[client.room] += client.is_device
@@ -161,10 +162,6 @@ def _drops(former: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, in
     before, after = former.get("drops") or {}, status.get("drops") or {}
     grown = {reason: count - before.get(reason, 0) for reason, count in after.items()}
     return {reason: count for reason, count in grown.items() if count}
-
-
-def _rooms(streams: Sequence[Stream]) -> list[str]:
-    return [stream.room for stream in streams]
 
 
 def _group_by(streams: Sequence[Stream], keys: Sequence[str]) -> list[tuple[str, list[Stream]]]:

@@ -7,8 +7,9 @@ import random
 
 import pytest
 
+from hbroker.addresses import Address
 from hbroker.capture.frames import PcapFile, seen_at
-from hbroker.capture.packet_counts import Address, PacketCounts
+from hbroker.capture.packet_counts import PacketCounts
 from hbroker.cli import main
 from tests.capture.datagrams import datagram, publish, sent
 

@@ -4,7 +4,6 @@ not delay the others (docs/guarantees.md, "Slow subscribers")."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,8 @@ from paho.mqtt.client import MQTTMessageInfo
 import hbroker
 from tests.interop.lines import Place
 from tests.interop.peer import Peer, connected
-from tests.product.network import network_up
+from tests.product.network import network_of
+from tests.product.slow_reader import SlowReader
 from tests.waiting import eventually
 
 FLOODERS, MESSAGES_OF_EACH = 6, 1_500
@@ -47,39 +47,15 @@ gateways:
 def network(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, int, bool]]:
     """The address of a root, the port of its gateway, and whether the gateway acknowledges queued
     messages."""
-    file = tmp_path / "house.yaml"
-    file.write_text(FILE % request.param)
-    with network_up(file, tmp_path / "state") as (network, root):
+    with network_of(FILE % request.param, tmp_path) as (network, root):
         [gateway] = network.state()["gateways"]
         yield root, int(gateway["listeners"][0].rpartition(":")[2]), request.param == "queued"
 
 
-class SlowReader:
-    """Reads a subscription, one message after the other with a pause between two, until `is_hurried` is
-    set."""
-
-    def __init__(self, messages: hbroker.Subscription) -> None:
-        self.got: list[bytes] = []
-        self.is_hurried = False
-        self.longest_gap_s = 0.0
-        self._last = time.monotonic()
-        self._task = asyncio.create_task(self._read(messages))
-
-    async def _read(self, messages: hbroker.Subscription) -> None:
-        async for message in messages:
-            self.got.append(message.payload)
-            now = time.monotonic()
-            self.longest_gap_s, self._last = max(self.longest_gap_s, now - self._last), now
-            if not self.is_hurried:
-                await asyncio.sleep(PAUSE_S)  # the slow pace is the condition of the test
-
-    def numbers_of(self, flooder: int) -> list[int]:
-        """The numbers of the messages of one flooding publisher, without duplicates."""
-        pairs = (payload.split() for payload in self.got)
-        return list(dict.fromkeys(int(number) for name, number in pairs if int(name) == flooder))
-
-    def stop(self) -> None:
-        self._task.cancel()
+def numbers_of(reader: SlowReader, flooder: int) -> list[int]:
+    """The numbers of the messages of one flooding publisher that were read, without duplicates."""
+    pairs = (payload.split() for payload in reader.got)
+    return list(dict.fromkeys(int(number) for name, number in pairs if int(name) == flooder))
 
 
 def test_publishers_that_flood_a_slow_subscriber_do_not_delay_another_client_of_their_gateway(
@@ -95,7 +71,7 @@ def test_publishers_that_flood_a_slow_subscriber_do_not_delay_another_client_of_
             hbroker.connect(root, timeout=60) as quick,
             quick.subscribe("quick", qos=1),
         ):
-            reader = SlowReader(messages)
+            reader = SlowReader(messages, PAUSE_S)
             sent = [
                 publish_many(
                     flooder, "slow", [b"%d %d" % (name, number) for number in range(MESSAGES_OF_EACH)]
@@ -117,11 +93,11 @@ def test_publishers_that_flood_a_slow_subscriber_do_not_delay_another_client_of_
             await eventually(lambda: answered(flood) == len(flood), "all are answered", PATIENCE_S)
             expected = list(range(MESSAGES_OF_EACH))
             await eventually(
-                lambda: all(len(reader.numbers_of(name)) == MESSAGES_OF_EACH for name in range(FLOODERS)),
+                lambda: all(len(numbers_of(reader, name)) == MESSAGES_OF_EACH for name in range(FLOODERS)),
                 "all came",
                 PATIENCE_S,
             )
-            assert all(reader.numbers_of(name) == expected for name in range(FLOODERS)), "in order"
+            assert all(numbers_of(reader, name) == expected for name in range(FLOODERS)), "in order"
             reader.stop()
 
     with ExitStack() as stack:

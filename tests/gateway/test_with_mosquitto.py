@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.needs import need_mosquitto
-from tests.product.network import PROJECT, Network, environment, hbroker, network_up
+from tests.product.network import Network, network_of, run_hbroker
 from tests.waiting import until
 
 
@@ -100,10 +100,7 @@ class Subscriber:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayNetwork]:
-    directory = tmp_path_factory.mktemp("house")
-    file = directory / "house.yaml"
-    file.write_text(FILE)
-    with network_up(file, directory / "state") as (network, root):
+    with network_of(FILE, tmp_path_factory.mktemp("house")) as (network, root):
         yield GatewayNetwork(network, root)
 
 
@@ -147,12 +144,11 @@ def test_a_session_survives_its_gateway(network: GatewayNetwork) -> None:
 
 def test_a_client_is_listed_and_kicked(network: GatewayNetwork) -> None:
     subscriber = network.subscribe("two", "none", "-i", "kicked", "-V", "5")
-    command = [*hbroker("clients"), *network.place, "--json"]
 
     def is_listed() -> bool:
-        told = json.loads(subprocess.run(command, capture_output=True, env=environment(), cwd=PROJECT).stdout)
+        told = json.loads(run_hbroker("clients", *network.place, "--json").stdout)
         return not told["silent"] and any(client["client"] == "kicked" for client in told["clients"])
 
     until(is_listed, "all gateways answer, and the client is listed", PATIENCE_S)
-    subprocess.run([*hbroker("kick"), "kicked", *network.place], check=True, env=environment(), cwd=PROJECT)
+    run_hbroker("kick", "kicked", *network.place, check=True)
     assert subscriber.message() == "Received DISCONNECT (152)"

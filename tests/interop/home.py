@@ -14,7 +14,7 @@ import psutil
 import yaml
 
 from tests.interop.lines import Place
-from tests.product.network import PROJECT, Network, network_up, processes_of
+from tests.product.network import PROJECT, Network, network_of, processes_of
 
 GATEWAYS = ("one", "two")
 FORGETFUL = "livingroom"
@@ -60,7 +60,7 @@ class HomeNetwork:
 
     def log(self, name: str) -> str:
         """The log of a node or a gateway."""
-        return (self._network.directory / "home" / f"{name}.log").read_text()
+        return (self._network.directory / "house" / f"{name}.log").read_text()
 
     def _run(self, gateway: str) -> dict[str, Any]:
         return next(run for run in self._network.state()["gateways"] if run["name"] == gateway)
@@ -70,9 +70,7 @@ class HomeNetwork:
 def home_up(directory: Path, limits: dict[str, int] | None = None) -> Iterator[HomeNetwork]:
     """Starts the network and waits until it is ready. Stops it in order at the end. `limits`: of the
     gateways."""
-    file = directory / "home.yaml"
-    file.write_text(yaml.safe_dump(_topology(limits or {})))
-    with network_up(file, directory / "state") as (network, root):
+    with network_of(yaml.safe_dump(_topology(limits or {})), directory) as (network, root):
         yield HomeNetwork(network, root)
     assert network.process.returncode == 0
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from hbroker.sim.lab import Lab, why_impossible
-from hbroker.sim.network import Faults
 from tests.lab.network import Network
 from tests.needs import need
 
@@ -25,17 +24,6 @@ FILTERS = [f"{place}/#" for place in OWNED]
 
 CLIENTS = ("one", "two", "three", "four")
 """Hosts for clients."""
-
-BAD = Faults(
-    loss=0.2,
-    delay_us=30_000,
-    jitter_us=40_000,
-    reordering=0.05,
-    late_us=50_000,
-    duplication=0.05,
-    corruption=0.02,
-)
-"""A path that loses 20 % of the packets, delays them by 50 ms ± 20 ms, and has every other kind of fault."""
 
 
 @pytest.fixture(scope="session", autouse=True)

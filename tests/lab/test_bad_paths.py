@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from hbroker.sim.lab import Lab
-from tests.lab.conftest import BAD, TOPICS
+from tests.lab.conftest import TOPICS
 from tests.lab.network import Network, Publisher, Subscriber
 from tests.lab.result import await_all, missing, require_order, require_single
+from tests.network.networks import BAD
 
 
 @pytest.mark.timeout(3_600)

@@ -10,10 +10,11 @@ import pytest
 
 from hbroker.protocol import timers
 from hbroker.sim.lab import Lab
-from tests.lab.conftest import BAD, FILTERS, TOPICS
+from tests.lab.conftest import FILTERS, TOPICS
 from tests.lab.journal import now
 from tests.lab.network import Network, Subscriber, until
 from tests.lab.result import await_all, missing, require_order, require_single
+from tests.network.networks import BAD
 
 RATE = "150"
 

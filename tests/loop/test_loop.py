@@ -14,7 +14,7 @@ import pytest
 
 from tests.loop.plant import PATIENCE, TOPOLOGY, Plant, Result
 from tests.needs import need
-from tests.product.network import network_up
+from tests.product.network import network_of
 from tests.telemetry.reading import rows
 from tests.waiting import until
 
@@ -30,9 +30,7 @@ WITHIN = 0.15
 def plant(tmp_path: Path) -> Iterator[Plant]:
     need(shutil.which("java") is not None, "there is no Java")
     need(importlib.util.find_spec("pyspark") is not None, "pyspark is not installed")
-    file = tmp_path / "plant.yaml"
-    file.write_text(TOPOLOGY)
-    with network_up(file, tmp_path / "state") as (network, root):
+    with network_of(TOPOLOGY, tmp_path) as (network, root):
         yield Plant(network, root, tmp_path)
 
 

@@ -16,6 +16,16 @@ from hbroker.sim.network.paths import CLEAR
 from hbroker.subtree import is_within
 
 HOME = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home/outside/securitycams")
+BAD = Faults(
+    loss=0.2,
+    delay_us=30_000,
+    jitter_us=40_000,
+    reordering=0.05,
+    late_us=50_000,
+    duplication=0.05,
+    corruption=0.02,
+)
+"""A path that loses 20 % of the packets, delays them by 50 ms ± 20 ms, and has every other kind of fault."""
 
 
 @dataclass

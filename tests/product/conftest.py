@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.product.home import FILE, HomeNetwork
-from tests.product.network import network_up
+from tests.product.network import network_of
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[HomeNetwork]:
     """A network of its own for each test."""
-    file = tmp_path / "house.yaml"
-    file.write_text(FILE)
-    with network_up(file, tmp_path / "state") as (network, root):
+    with network_of(FILE, tmp_path) as (network, root):
         yield HomeNetwork(network, root)

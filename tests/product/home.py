@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 
 from hbroker import sync
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker
+from tests.product.network import PATIENCE, PROJECT, Network, environment, run_hbroker
 from tests.waiting import until
 
 FILE = """
@@ -40,15 +40,7 @@ class HomeNetwork:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs one command to its end."""
-        return subprocess.run(
-            [*hbroker(arguments[0]), *arguments[1:], "--root", self.root, *self._state(arguments[0])],
-            capture_output=True,
-            text=True,
-            cwd=PROJECT,
-            env=environment(),
-            timeout=PATIENCE,
-            check=False,
-        )
+        return run_hbroker(*arguments, "--root", self.root, *self._state(arguments[0]))
 
     def _state(self, command: str) -> list[str]:
         """The flag that tells commands where to find the network's join key."""

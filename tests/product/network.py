@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,12 @@ class Network:
         (file,) = self.directory.glob("*/state.json")
         state: dict[str, Any] = json.loads(file.read_text())
         return state
+
+    def kill_node(self, name: str) -> None:
+        """Kills a node, and waits until it is back."""
+        self.processes()[name].kill()
+        while self.event("back")["node"] != name:
+            pass
 
     def suspend(self) -> None:
         """Stops the launcher and all nodes and gateways where they are (SIGSTOP). Returns when none of their
@@ -111,6 +117,13 @@ def network_up(
         network.close()
 
 
+def network_of(topology: str, directory: Path) -> AbstractContextManager[tuple[Network, str]]:
+    """`network_up` with a file of this text, `house.yaml`; the state is in `state` beside it."""
+    file = directory / "house.yaml"
+    file.write_text(topology)
+    return network_up(file, directory / "state")
+
+
 def _is_stopped(pid: int) -> bool:
     """Whether all threads of a process are stopped."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
@@ -131,16 +144,25 @@ def processes_of(runs: list[dict[str, Any]]) -> dict[str, psutil.Process]:
 
 def tree(root: str) -> dict[str, dict[str, Any]]:
     """What `hbroker tree --json` prints for each node, by name."""
+    done = run_hbroker("tree", "--root", root, "--json", check=True)
+    return {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
+
+
+def run_hbroker(
+    command: str, *arguments: object, patience: float = PATIENCE, check: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end. `check`: it must succeed."""
     done = subprocess.run(
-        [*hbroker("tree"), "--root", root, "--json"],
+        [*hbroker(command), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
-        check=True,
+        timeout=patience,
+        check=False,
         cwd=PROJECT,
         env=environment(),
     )
-    return {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
+    assert not check or done.returncode == 0, done.stderr
+    return done
 
 
 def hbroker(command: str) -> list[str]:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.product.home import FILE, HomeNetwork
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
+from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_of, run_hbroker
 from tests.waiting import until
 
 CELLAR = ("--name", "cellar", "--subtree", "home/cellar", "--listen", "127.0.0.1:0")
@@ -19,10 +19,7 @@ CELLAR = ("--name", "cellar", "--subtree", "home/cellar", "--listen", "127.0.0.1
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, str]]:
-    place = tmp_path_factory.mktemp("own_key")
-    file = place / "house.yaml"
-    file.write_text(FILE)
-    with network_up(file, place / "state") as running:
+    with network_of(FILE, tmp_path_factory.mktemp("own_key")) as running:
         yield running
 
 
@@ -65,10 +62,7 @@ def test_a_node_joins_only_with_the_key(network: tuple[Network, str], tmp_path: 
 
 def test_orders_use_the_key_on_this_host(network: tuple[Network, str], tmp_path: Path) -> None:
     running, root = network
-    command = [*hbroker("move"), "home/kitchen", "bedroom", "--root", root, "--state-dir", str(tmp_path)]
-    without = subprocess.run(
-        command, capture_output=True, text=True, cwd=PROJECT, env=environment(), timeout=PATIENCE
-    )
+    without = run_hbroker("move", "home/kitchen", "bedroom", "--root", root, "--state-dir", tmp_path)
     assert without.returncode == 1
     assert "give --join-key-file" in without.stderr
     home = HomeNetwork(running, root)
@@ -88,10 +82,9 @@ def test_the_key_is_in_no_log_and_on_no_command_line(network: tuple[Network, str
 
 
 def test_the_next_start_has_the_same_key(tmp_path: Path) -> None:
-    file = tmp_path / "one.yaml"
-    file.write_text('nodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n')
+    topology = 'nodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n'
     keys = []
     for _ in range(2):
-        with network_up(file, tmp_path / "state") as (running, _):
-            keys.append((running.directory / "one" / "join.key").read_text())
+        with network_of(topology, tmp_path) as (running, _):
+            keys.append(key_file(running).read_text())
     assert keys[0] == keys[1]

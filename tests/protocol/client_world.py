@@ -21,7 +21,7 @@ from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.packets import Address, Body, address_of, body_of, cut_of, pack
 from hbroker.protocol.resolution.caches import ResolverCaches
-from hbroker.protocol.results import Result
+from hbroker.protocol.results import Result, Subscribed
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.subtree import is_within
@@ -401,6 +401,15 @@ def home(world: World) -> dict[str, Node]:
         nodes[room] = world.node(room, f"home/{room}", world.root)
     nodes["cams"] = world.node("cams", "home/outside/securitycams", nodes["outside"])
     return nodes
+
+
+def subscribed(filter: str, qos: int = 0, seed: int = 1) -> tuple[World, dict[str, Node], int]:
+    """The same nodes, all of which have answered a subscription; and its id."""
+    world = World(seed)
+    nodes = home(world)
+    id = world.subscribe(filter, qos)
+    world.result(Subscribed)
+    return world, nodes, id
 
 
 def subscribed_nodes(world: World, filter: str) -> set[str]:

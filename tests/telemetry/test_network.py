@@ -20,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 import hbroker.errors
 import hbroker.sync
-from tests.product.network import PATIENCE, PROJECT, Network, environment
+from tests.product.network import PATIENCE, PROJECT, Network, environment, run_hbroker
 from tests.product.network import hbroker as command
 from tests.telemetry.reading import files, order, rows, sums
 from tests.waiting import until
@@ -196,8 +196,7 @@ def test_status_and_the_ready_event_name_the_telemetry_directory(tmp_path: Path)
 
 
 def status(network: HomeNetwork) -> dict[str, Any]:
-    asked = [*command("status"), "--json", "--state-dir", str(network.directory)]
-    told = subprocess.run(asked, capture_output=True, text=True, check=True, env=environment(), cwd=PROJECT)
+    told = run_hbroker("status", "--json", "--state-dir", network.directory, check=True)
     answer: dict[str, Any] = json.loads(told.stdout)
     return answer
 

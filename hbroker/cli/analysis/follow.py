@@ -117,7 +117,7 @@ class FollowFlags:
             root = self.root or address(os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700")
         except ValueError as error:
             remedy = "set it to HOST:PORT, or give --root"
-            raise ConfigError(str(error), file="$HBROKER_ROOT", line=None, remedy=remedy) from error
+            raise ConfigError(str(error), file="$HBROKER_ROOT", remedy=remedy) from error
         return Announcer(root, _say)
 
     def settings(self, window_s: int | None) -> Settings:

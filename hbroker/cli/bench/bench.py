@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hbroker.bench.brokers import Broker
-    from hbroker.bench.chain import Topology
     from hbroker.bench.plan import Address, Plan, Trust
 
 _Cpus = dict[str, list[int] | None]
@@ -122,11 +121,10 @@ def _run_sessions(flags: BenchFlags, as_json: bool) -> int:
 
 
 def _run_look_ups(flags: BenchFlags, as_json: bool) -> int:
-    from hbroker.bench.chain import chain
     from hbroker.bench.resolve import measure_look_ups
     from hbroker.cli.bench.output import print_look_ups
 
-    with _network(flags, chain(flags.depth)) as (broker, cpus):
+    with _network(flags) as (broker, cpus):
         found = measure_look_ups(broker, flags.depth, flags.clients)
     return _tell(as_json, found, cpus, print_look_ups, is_good=found.is_right)
 
@@ -153,11 +151,10 @@ def _tell(as_json: bool, found: Any, cpus: _Cpus, tell: Callable[[Any], None], *
 def _target(flags: BenchFlags) -> Iterator[tuple[Broker, _Cpus]]:
     """A running broker, or one that is started, with this process on its own CPUs; and the CPUs of both."""
     from hbroker.bench.brokers import own_broker
-    from hbroker.bench.chain import chain
     from hbroker.bench.launching import on_cpus
 
     if flags.layout == "tree":
-        with _network(flags, chain(flags.depth)) as found:
+        with _network(flags) as found:
             yield found
         return
     broker_cpus, load_cpus = _pinned(flags)
@@ -170,13 +167,14 @@ def _target(flags: BenchFlags) -> Iterator[tuple[Broker, _Cpus]]:
 
 
 @contextmanager
-def _network(flags: BenchFlags, topology: Topology) -> Iterator[tuple[Broker, _Cpus]]:
-    """As `_target`, for a network of nodes that is started."""
+def _network(flags: BenchFlags) -> Iterator[tuple[Broker, _Cpus]]:
+    """As `_target`, for a chain of nodes that is started."""
     from hbroker.bench.brokers import own_network
+    from hbroker.bench.chain import chain
     from hbroker.bench.launching import on_cpus
 
     broker_cpus, load_cpus = _pinned(flags)
-    with own_network(topology, broker_cpus) as broker, on_cpus(load_cpus):
+    with own_network(chain(flags.depth), broker_cpus) as broker, on_cpus(load_cpus):
         yield broker, _told(broker_cpus, load_cpus)
 
 

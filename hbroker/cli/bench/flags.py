@@ -197,7 +197,7 @@ def settle(layout: str, **flags: Any) -> BenchFlags:
 
 def wrong(what: str, remedy: str) -> ConfigError:
     """The error for flags that do not go together."""
-    return ConfigError(what, file="command line", line=None, remedy=remedy)
+    return ConfigError(what, file="command line", remedy=remedy)
 
 
 def _check_target(flags: BenchFlags, given: Collection[str]) -> None:

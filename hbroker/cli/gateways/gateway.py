@@ -12,14 +12,13 @@ import click
 from hbroker.cli.commands import command
 from hbroker.cli.flags import (
     FILE,
+    completed,
     key_flag,
     key_flags,
     log_flags,
     refuse_beside_config,
     state_dir_flag,
     telemetry_flag,
-    telemetry_in,
-    with_key_of_this_host,
 )
 
 if TYPE_CHECKING:
@@ -93,8 +92,6 @@ def gateway(
     **keys: str | None,
 ) -> int:
     """Returns when the gateway has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
-    from dataclasses import replace
-
     if config:
         refuse_beside_config(("listener", *keys))
 
@@ -103,8 +100,7 @@ def gateway(
             found = _from_file(config, name, root, has_policy=bool(policy))
         else:
             found = _from_flags(name, root, listener, keys, has_policy=bool(policy))
-        settings = with_key_of_this_host(found, state_dir)
-        return replace(settings, telemetry=telemetry_in(settings.telemetry, telemetry))
+        return completed(found, state_dir, telemetry)
 
     settings = read()
 
@@ -135,7 +131,7 @@ def _from_file(config: str, name: str | None, root: str | None, *, has_policy: b
     if settings is None:
         names = ", ".join(gateway.name for gateway in network.gateways) or "none: the file has no gateways"
         remedy = f"give --name one of {names}"
-        raise ConfigError(f"no gateway is called {name!r}", file=config, line=None, remedy=remedy)
+        raise ConfigError(f"no gateway is called {name!r}", file=config, remedy=remedy)
     return replace(settings, root=root_from_flag(root)) if root else settings
 
 

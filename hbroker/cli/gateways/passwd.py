@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from hbroker.cli.commands import command
-from hbroker.cli.exits import DONE, FAILED
+from hbroker.cli.exits import DONE
 from hbroker.cli.flags import PATH
+from hbroker.errors import LocalError
 
 _TEXT = """\
 Sets the password of a user, or removes the user. The file is made where it does not exist, and
@@ -32,21 +33,21 @@ exit codes: 0 done, 1 no such user, or the passwords differ, 2 the file is wrong
 @click.argument("file", type=PATH)
 @click.argument("user")
 def passwd(file: Path, user: str, delete: bool) -> int:
-    """Returns 0 once the file is written. Raises ConfigErrors for a wrong file, and OSError."""
+    """Returns 0 once the file is written. Raises LocalError, ConfigErrors for a wrong file, and OSError."""
     from hbroker.gateway.access.password_file import hash_password, parse, with_user, without_user
 
     if ":" in user or not user.isprintable() or not user.strip():
-        return _fail(f"{user!r} cannot be a user name: it is empty, or holds `:`")
+        raise LocalError(f"{user!r} cannot be a user name: it is empty, or holds `:`")
     text = file.read_text("utf-8") if file.exists() else ""
     parse(text, str(file))
     if delete:
         changed = without_user(text, user)
         if changed is None:
-            return _fail(f"{file} has no user {user!r}")
+            raise LocalError(f"{file} has no user {user!r}")
     else:
         password = _password()
         if password is None:
-            return _fail("the two passwords differ, or are empty")
+            raise LocalError("the two passwords differ, or are empty")
         changed = with_user(text, user, hash_password(password))
     _replace(file, changed)
     return DONE
@@ -70,8 +71,3 @@ def _replace(path: Path, text: str) -> None:
         file.write(text)
     os.chmod(fresh, mode)
     fresh.replace(path)
-
-
-def _fail(message: str) -> int:
-    print(f"hbroker: {message}", file=sys.stderr)
-    return FAILED

@@ -82,13 +82,11 @@ def _key_error(network: RunningNetwork, key: bytes) -> ConfigError:
         return ConfigError(
             "the gateways of this network have a join key, and none was given",
             file="command line",
-            line=None,
             remedy="give --join-key-file, or the --state-dir of its `hbroker up` on this host",
         )
     return ConfigError(
         "this is not the join key that the gateways of this network have",
         file=str(network.join_key_file or network.state_dir),
-        line=None,
         remedy=f"give --join-key-file with the key of the network whose root is at {network.root}",
     )
 

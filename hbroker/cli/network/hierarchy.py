@@ -19,10 +19,13 @@ Status: TypeAlias = dict[str, Any]
 """A node's entry of `tree --json`. Only `name` is always present."""
 
 
-def read_statuses(root: str, timeout: float, *, with_clients: bool = False) -> tuple[list[Status], list[str]]:
+def read_statuses(
+    root: str, timeout: float, *, with_clients: bool = False, with_ids: bool = False
+) -> tuple[list[Status], list[str]]:
     """The status of every node that answers in time, and the names of the nodes without a status.
 
-    `with_clients`: with the counters of their sessions. Raises Unreachable if the root does not answer.
+    `with_clients`: with the counters of their sessions. `with_ids`: with the id of the status message, as
+    `run` and `own`. Raises Unreachable if the root does not answer.
     """
     from hbroker import sync
 
@@ -40,6 +43,8 @@ def read_statuses(root: str, timeout: float, *, with_clients: bool = False) -> t
                 break
             status = parse_status(message.topic, message.payload)
             if status is not None:
+                if with_ids:
+                    status |= {"run": message.publisher, "own": message.sequence}
                 reported.setdefault(status["name"], {})[message.topic.rpartition("/")[2]] = status
         statuses = [_joined(accounts) for accounts in reported.values() if len(accounts) == len(filters)]
         silent = sorted(set(messages.owners) - {status["name"] for status in statuses})

@@ -12,14 +12,13 @@ from hbroker.cli.commands import command
 from hbroker.cli.flags import (
     FILE,
     PATH,
+    completed,
     key_flag,
     key_flags,
     log_flags,
     refuse_beside_config,
     state_dir_flag,
     telemetry_flag,
-    telemetry_in,
-    with_key_of_this_host,
 )
 
 if TYPE_CHECKING:
@@ -96,8 +95,6 @@ def node(
     **keys: str | None,
 ) -> int:
     """Returns when the node has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
-    from dataclasses import replace
-
     from hbroker.errors import ConfigError
     from hbroker.topology.flags import COMMAND_LINE
 
@@ -106,15 +103,13 @@ def node(
 
     def read() -> NodeSettings:
         found = _from_file(config, name, root) if config else _from_flags(name, root, also, keys)
-        settings = with_key_of_this_host(found, state_dir)
-        return replace(settings, telemetry=telemetry_in(settings.telemetry, telemetry))
+        return completed(found, state_dir, telemetry)
 
     settings = read()
     if memory is None and settings.has_store:
         raise ConfigError(
             "there is no place for messages on disk",
             file=config or COMMAND_LINE,
-            line=None,
             remedy="add --memory FILE: the store is beside that file",
         )
 
@@ -145,12 +140,12 @@ def _from_file(config: str, name: str, root: str | None) -> NodeSettings:
     if node is None:
         names = ", ".join(node.name for node in network.nodes)
         remedy = f"name one of {names}"
-        raise ConfigError(f"no node is called {name!r}", file=config, line=None, remedy=remedy)
+        raise ConfigError(f"no node is called {name!r}", file=config, remedy=remedy)
     if root and not node.is_root:
         return replace(node, root=root_from_flag(root))
     if node.root and node.root[1] == 0:
         remedy = "give the root a port, or add --root <address>:<port>"
-        raise ConfigError("the root may listen on any port", file=config, line=None, remedy=remedy)
+        raise ConfigError("the root may listen on any port", file=config, remedy=remedy)
     return node
 
 

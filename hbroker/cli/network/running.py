@@ -18,5 +18,5 @@ def named(base: Path, network: str | None) -> RunDirectory | None:
     candidates = running(base)
     if len(candidates) > 1:
         names = ", ".join(directory.network for directory in candidates)
-        raise ConfigError("several networks run", file=str(base), line=None, remedy=f"name one of {names}")
+        raise ConfigError("several networks run", file=str(base), remedy=f"name one of {names}")
     return candidates[0] if candidates else None

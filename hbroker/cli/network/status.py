@@ -12,7 +12,7 @@ from hbroker.cli.flags import json_flag, network_argument, state_dir_flag
 from hbroker.cli.output import duration, print_json, print_table
 
 if TYPE_CHECKING:
-    from hbroker.runtime.launcher.run_directory import NetworkRun
+    from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun
 
 _TEXT = """\
 The processes, as their launcher sees them. What the nodes themselves say: `hbroker tree`.
@@ -69,29 +69,13 @@ def _print(running: NetworkRun) -> None:
     now = time.time()
     up = sum(node.state == "up" for node in running.nodes)
     print(f"{running.name}: {up} of {len(running.nodes)} nodes up, launcher {running.pid}")
-    rows = [
-        (
-            node.name,
-            node.subtree or '""',
-            node.address,
-            node.state,
-            node.pid or "-",
-            duration(max(now - node.started_at, 0.0)) if node.started_at else "-",
-            node.restarts,
-        )
-        for node in running.nodes
-    ]
+
+    def row(process: NodeRun | GatewayRun, subtree: str, address: str) -> tuple[object, ...]:
+        runs_for = duration(max(now - process.started_at, 0.0)) if process.started_at else "-"
+        pid = process.pid or "-"
+        return process.name, subtree, address, process.state, pid, runs_for, process.restarts
+
+    rows = [row(node, node.subtree or '""', node.address) for node in running.nodes]
+    rows += [row(gateway, "-", " ".join(gateway.listeners) or "-") for gateway in running.gateways]
     header = ("NODE", "SUBTREE", "ADDRESS", "STATE", "PID", "RUNS FOR", "RESTARTS")
-    rows += [
-        (
-            gateway.name,
-            "-",
-            " ".join(gateway.listeners) or "-",
-            gateway.state,
-            gateway.pid or "-",
-            duration(max(now - gateway.started_at, 0.0)) if gateway.started_at else "-",
-            gateway.restarts,
-        )
-        for gateway in running.gateways
-    ]
     print_table(header, rows, numbers=("PID", "RESTARTS"))

@@ -371,15 +371,12 @@ class ConnectHandler:
         record = self._context.records.of(connection.client_id)
         has_ended = record is not None and self._context.records.has_ended(now, record)
         connection.starts_clean = connection.event.clean_start or has_ended or not connection.expiry_s
-        if record is not None and has_ended:
-            self._disconnect_handler.claimed(now, record, ends_session=True)
-            self._begin(now, connection, record)
-        elif record is not None and not connection.event.clean_start:
-            self._disconnect_handler.claimed(now, record, ends_session=False)
+        goes_on = not (connection.event.clean_start or has_ended)
+        if record is not None:
+            self._disconnect_handler.claimed(now, record, ends_session=not goes_on)
+        if record is not None and goes_on:
             self._resume(now, connection, record)
         else:
-            if record is not None:
-                self._disconnect_handler.claimed(now, record, ends_session=True)
             self._begin(now, connection, record)
         self._register(now, connection)
         if connection.awaited:

@@ -217,10 +217,7 @@ class Connection:
     @property
     def has_own_subscriptions(self) -> bool:
         """Whether the session's own pool client has a subscription."""
-        return any(
-            s.pool_client is not None and s.pool_client == self.pool_client
-            for s in self.subscriptions.values()
-        )
+        return any(map(self.has_own_subscription, self.subscriptions))
 
     @property
     def is_over(self) -> bool:

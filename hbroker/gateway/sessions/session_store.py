@@ -19,7 +19,7 @@ from hbroker.gateway.records.client_id_claims import Stamp
 from hbroker.gateway.records.record_authentication import sign
 from hbroker.gateway.records.session_records import SessionEnd, SessionRecord
 from hbroker.gateway.records.wills import PendingWill
-from hbroker.protocol.timers import SECOND, TimerQueue
+from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
 __all__ = ["SessionStore"]
 
@@ -115,10 +115,7 @@ class SessionStore:
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due; None: never."""
-        due = [
-            at for at in (self._changed.next(), self._to_correct.next(), self._refresh_at) if at is not None
-        ]
-        return min(due, default=None)
+        return earliest(self._changed.next(), self._to_correct.next(), self._refresh_at)
 
     def _write_connected(self, now: int, connection: Connection, done: Done | None) -> None:
         self._changed.cancel(connection)

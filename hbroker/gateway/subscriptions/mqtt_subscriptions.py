@@ -71,7 +71,6 @@ class PendingAck:
 class _PendingFilter:
     ack: PendingAck
     index: int
-    connection: Connection
     subscription: MqttSubscription
     former: MqttSubscription | None = None
 
@@ -140,9 +139,7 @@ class MqttSubscriptions:
             if subscription.pool_client is None:
                 ack.codes[index] = Code.SUCCESS
             else:
-                self._pending_filters[subscription.listener] = _PendingFilter(
-                    ack, index, connection, subscription
-                )
+                self._pending_filters[subscription.listener] = _PendingFilter(ack, index, subscription)
             self._end(now, subscription)
         self._finish_if_complete(now, ack)
 
@@ -296,9 +293,7 @@ class MqttSubscriptions:
             if former is not None:
                 self._end(now, former)
         else:
-            self._pending_filters[subscription.listener] = _PendingFilter(
-                ack, index, connection, subscription, former
-            )
+            self._pending_filters[subscription.listener] = _PendingFilter(ack, index, subscription, former)
 
     def _open(
         self,
@@ -455,7 +450,7 @@ class MqttSubscriptions:
                 self._failed.set(listener, now + _AGAIN)
                 self._confirm_restored(now, listener, is_resumed=False)
             return
-        connection, subscription = pending_filter.connection, pending_filter.subscription
+        connection, subscription = pending_filter.ack.connection, pending_filter.subscription
         self._by_listener.pop(listener, None)
         self._native_api.detach_listener(listener)
         self._sys.remove(listener)

@@ -27,7 +27,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.timers import TimerQueue
+from hbroker.protocol.timers import TimerQueue, earliest
 from hbroker.subtree import is_within
 
 __all__ = ["Recovery"]
@@ -130,7 +130,7 @@ class Recovery:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due next, in microseconds; None: never."""
-        return min((t for t in (self._timers.next(), self._sessions_end) if t is not None), default=None)
+        return earliest(self._timers.next(), self._sessions_end)
 
     def records(self, subtree: str) -> Iterator[pb.GatheringRecord]:
         """The records of the parts of a subtree that are in recovery, for its new owner."""

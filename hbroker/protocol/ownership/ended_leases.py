@@ -45,9 +45,7 @@ class EndedLeases:
 
     def end(self, subtree: str) -> None:
         """This node is about to serve a subtree, and knows its cuts."""
-        for ended_subtree in [
-            ended_subtree for ended_subtree in self._by_subtree if is_within(ended_subtree, subtree)
-        ]:
+        for ended_subtree in [part for part in self._by_subtree if is_within(part, subtree)]:
             if isinstance(self._jurisdiction.lookup(ended_subtree), Delegation):
                 continue
             ended_lease = self._by_subtree.pop(ended_subtree)

@@ -555,15 +555,12 @@ class Resolver:
         self._start_next(now, lookup)
 
     def _forget(self, lookup: Lookup) -> None:
-        self._close_requests(lookup)
-        self._timers.cancel(lookup)
-        if lookup.lookup_id is None:
-            self._by_topic.pop(lookup.topic, None)
-
-    def _close_requests(self, lookup: Lookup) -> None:
         for request in lookup.requests:
             self.requests.close(request)
         lookup.requests.clear()
+        self._timers.cancel(lookup)
+        if lookup.lookup_id is None:
+            self._by_topic.pop(lookup.topic, None)
 
     def _install(self, zone: pb.Zone, owner: Address, token: bytes, ttl: int) -> None:
         cuts = [cut for cut in map(cut_from, zone.cuts) if cut is not None]

@@ -33,11 +33,9 @@ class Responder:
         decider = self._jurisdiction.lookup(request.topic)
         parent = requester.parent_link
         if parent is not None and not self._jurisdiction.is_granted_by(parent, request.topic):
-            decider = (
-                # The parent's table is newer or older than this node's. If this node forwarded the request,
-                # it could go round.
-                None
-            )
+            # The parent's table is newer or older than this node's. If this node forwarded the request, it
+            # could go round.
+            decider = None
         match decider:
             case Grant():
                 # §5.4: also if the subtree is being handed over and not served now. The client waits for it

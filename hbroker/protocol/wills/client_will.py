@@ -25,7 +25,7 @@ from hbroker.protocol.resolution.caches import HINT_TIMEOUT
 from hbroker.protocol.resolution.resolver import Resolver
 from hbroker.protocol.results import Resolution, ResolveFailed, WillRefused, WillSet
 from hbroker.protocol.state_machine import StateMachine
-from hbroker.protocol.timers import SECOND, retry_after
+from hbroker.protocol.timers import SECOND, earliest, retry_after
 
 __all__ = ["TRANSITIONS", "WILL_ROOM", "ClientWill", "Event", "State", "Will", "will_message"]
 
@@ -241,7 +241,7 @@ class ClientWill:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
-        return min((at for at in (self._due_at, self._deadline) if at is not None), default=None)
+        return earliest(self._due_at, self._deadline)
 
     @property
     def state(self) -> State | None:

@@ -333,13 +333,11 @@ class SessionWills:
         self._break_off(will, due)
 
     def _is_of_former_run(self, link: int | None, will: _Will) -> bool:
-        """Whether a will is due, and was that of another run than the one at this link."""
-        is_due = will.state_machine.state is State.DUE and not will.delay
-        return is_due and self._is_of_another_run(link, will)
-
-    def _is_of_another_run(self, link: int | None, will: _Will) -> bool:
-        """Whether a link is one of another run than that of a will. False also if the link has ended."""
-        return link is not None and self._core.will_publisher(link) not in (0, will.message.publisher)
+        """Whether a will is due, and was that of another run than the one at this link. False also if the
+        link has ended."""
+        if link is None or will.delay or will.state_machine.state is not State.DUE:
+            return False
+        return self._core.will_publisher(link) not in (0, will.message.publisher)
 
     def _is_ours(self, will: _Will) -> bool:
         return isinstance(self._jurisdiction.lookup(will.message.topic), Grant)

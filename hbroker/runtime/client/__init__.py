@@ -13,5 +13,5 @@
 
 `client_pool` imports `async_client`, which imports `subscription`, which imports `dispatcher`, which imports
 `inbox`, `identity`, `publication` and `failure`. `hbroker.sync` builds the blocking API from `dispatcher` and
-what is below it. `admin_request` stands alone.
+what is below it. `admin_request` imports `dispatcher` and `identity`.
 """

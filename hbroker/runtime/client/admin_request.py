@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
 from random import Random
 
-from hbroker._native import Config, Endpoint
+from hbroker._native import Endpoint
 from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import Refused, Unreachable
 from hbroker.protocol.admin.client import AdminClient
 from hbroker.protocol.packets import Address, Reason
 from hbroker.runtime.address import listen_for
+from hbroker.runtime.client.dispatcher import new_endpoint
+from hbroker.runtime.client.identity import Identity, random_id
 from hbroker.runtime.control_loop import ControlLoop, clock
 
 __all__ = ["give_order"]
@@ -35,9 +35,9 @@ def give_order(
     Raises Refused with the node's explanation, and Unreachable if the order is not done after `timeout`
     seconds.
     """
-    endpoint = _endpoint(listen_for(address))
+    endpoint = new_endpoint(listen_for(address), Identity.of())
     try:
-        ordering = AdminClient(endpoint, Random(secrets.randbits(64)), address, order, join_key)
+        ordering = AdminClient(endpoint, Random(random_id()), address, order, join_key)
         ordering.start(clock())
         _wait(endpoint, ordering, clock() + round(timeout * 1e6), on_under_way)
     finally:
@@ -64,14 +64,3 @@ def _wait(endpoint: Endpoint, ordering: AdminClient, deadline: int, on_under_way
         due = ordering.poll_timeout()
         if due is not None:
             endpoint.wait(max(0, min(due, deadline) - now) / 1e6)
-
-
-def _endpoint(listen: Address) -> Endpoint:
-    config = Config(
-        node=False,
-        session=secrets.randbits(64) or 1,
-        incarnation=secrets.randbits(64),
-        token_keys=[os.urandom(16)],
-        seed=secrets.randbits(64),
-    )
-    return Endpoint(config, listen)

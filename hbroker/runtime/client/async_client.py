@@ -25,7 +25,7 @@ from hbroker.protocol.results import (
     ResolveFailed,
     WillRefused,
 )
-from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
+from hbroker.runtime.address import AddressLike, parse_place, resolve_both
 from hbroker.runtime.client import failure
 from hbroker.runtime.client.delivery import Delivery, options_of
 from hbroker.runtime.client.dispatcher import (
@@ -97,8 +97,7 @@ class Connecting:
             await self._client.close()
 
     async def _connect(self) -> Client:
-        root = await _address_of(*self._root)
-        listen = listen_for(root) if self._listen is None else await _address_of(*parse_place(self._listen))
+        root, listen = await asyncio.to_thread(resolve_both, self._root, self._listen)
         client = Client(root, self._identity, new_endpoint(listen, self._identity), self._timeout)
         try:
             await client._start()
@@ -335,14 +334,10 @@ class Client:
         pause, longest = _BACKPRESSURE_POLL
         while part and batch.error is None:
             try:
-                sequences = self._dispatcher.publish_many(part, properties, batch.set)
+                self._dispatcher.publish_many(part, properties, batch)
             except Backpressure:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, longest)
-                continue
-            if properties.get("qos", 0):
-                batch.pending.update(sequences)
-            del part[: len(sequences)]
         await asyncio.sleep(0)
 
     def _on_iteration(self, now: int) -> bool:
@@ -355,7 +350,3 @@ class Client:
 
     def _on_unblocked(self) -> None:
         self._driver.wake()
-
-
-async def _address_of(host: str, port: int) -> Address:
-    return await asyncio.to_thread(resolve, host, port)

@@ -16,21 +16,20 @@ A client costs some 25 KiB. A pool and its clients belong to the event loop in w
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, cast
 
 from hbroker import _native
-from hbroker._native import Config, Endpoint, NativeError
+from hbroker._native import Endpoint, NativeError
 from hbroker.errors import NotConnected
 from hbroker.properties import Properties
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Published, Result
-from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
+from hbroker.runtime.address import AddressLike, parse_place, resolve_both
 from hbroker.runtime.client.async_client import TIMEOUT, Client
-from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT, LEAVE_TIMEOUT
+from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT, LEAVE_TIMEOUT, config_of
 from hbroker.runtime.client.identity import Identity, PoolClientProfile, random_id
 from hbroker.runtime.client.pool_driver import PoolDriver, PoolEndpoint
 
@@ -64,12 +63,9 @@ class ClientPool:
         """What the clients know about nodes. They share it, because they have the same address."""
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._root = await loop.run_in_executor(None, resolve, *self._place)
-        listen = listen_for(self._root)
-        if self._listen is not None:
-            listen = await loop.run_in_executor(None, resolve, *parse_place(self._listen))
-        self._open_driver = PoolDriver(_native.ClientPool(_config(), listen), loop)
+        self._root, listen = await asyncio.to_thread(resolve_both, self._place, self._listen)
+        pool = _native.ClientPool(config_of(Identity.of()), listen)
+        self._open_driver = PoolDriver(pool, asyncio.get_running_loop())
         try:
             first = self._open(Identity.of())
             await first._start()
@@ -233,13 +229,3 @@ class PoolClient(Client):
     def _stop(self) -> None:
         super()._stop()
         self._pool._pool_clients.discard(self)
-
-
-def _config() -> Config:
-    return Config(
-        node=False,
-        session=random_id(),
-        incarnation=random_id(),
-        token_keys=[os.urandom(16)],
-        seed=random_id(),
-    )

@@ -37,7 +37,7 @@ from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.runtime.client.failure import of_publication, of_request, of_takeover
 from hbroker.runtime.client.identity import Identity, Will, random_id
 from hbroker.runtime.client.inbox import Inbox
-from hbroker.runtime.client.publication import encoded
+from hbroker.runtime.client.publication import Batch, encoded
 from hbroker.runtime.control_loop import clock
 
 if TYPE_CHECKING:
@@ -183,25 +183,23 @@ class Dispatcher:
             self._publications[sequence] = callback
         return sequence
 
-    def publish_many(
-        self, messages: Sequence[tuple[str, bytes]], properties: Properties, callback: Callback
-    ) -> list[int]:
+    def publish_many(self, part: list[tuple[str, bytes]], properties: Properties, batch: Batch) -> None:
         """Queues messages, each (topic, payload), in order and with the same properties, as long as there is
-        room. Returns the sequence numbers of those that it queued. At QoS 1 and 2 the callback is called with
-        each outcome.
+        room, and removes those from `part`. At QoS 1 and 2 the batch gets each outcome.
 
         Raises what `publish` raises if not even the first can be queued.
         """
         self.check()
         try:
-            sequences = self.endpoint.publish_many(messages, published_at_us=_wall_clock(), **properties)
+            sequences = self.endpoint.publish_many(part, published_at_us=_wall_clock(), **properties)
         except (NativeError, OverflowError) as error:
-            raise _unpublishable(messages[0][0], properties, error) from None
+            raise _unpublishable(part[0][0], properties, error) from None
         if not sequences:
-            raise Backpressure(f"too much waits for the owner of {messages[0][0]!r}")
+            raise Backpressure(f"too much waits for the owner of {part[0][0]!r}")
         if properties.get("qos", 0):
-            self._publications.update(dict.fromkeys(sequences, callback))
-        return sequences
+            self._publications.update(dict.fromkeys(sequences, batch.set))
+            batch.pending.update(sequences)
+        del part[: len(sequences)]
 
     def resolve(self, topic: str, trace: bool, timeout: int, callback: Callback) -> None:
         """Resolves the owner of a topic."""

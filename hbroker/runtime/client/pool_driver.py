@@ -125,11 +125,7 @@ class PoolDriver:
             self._woken[endpoint.number] = endpoint
         if endpoint.number not in self._endpoints:
             return  # `on_iteration` has ended the client.
-        due = endpoint.control.poll_timeout()
-        if due is None:
-            self._deadlines.cancel(endpoint.number)
-        else:
-            self._deadlines.set(endpoint.number, due)
+        self._deadlines.set(endpoint.number, endpoint.control.poll_timeout())
 
     def _plan(self, now: int, *, at_once: bool) -> None:
         if self._loop is None:

@@ -38,9 +38,6 @@ class PendingRequest:
         return self._future.__await__()
 
 
-# ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
-
-
 class Subscription:
     """The messages of some filters, as an asynchronous iterator. Made by `Client.subscribe`."""
 

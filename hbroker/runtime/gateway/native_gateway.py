@@ -94,7 +94,7 @@ def _native_listener(listener: ListenerSettings, limits: GatewayLimits) -> _nati
         what, _, why = str(error).partition(": ")
         file = {"key": tls.key, "client authority": tls.client_ca}.get(what, tls.certificate)
         remedy = "name files in PEM; the key is that of the first certificate"
-        raise ConfigError(f"{what}: {why}", file=file, line=None, remedy=remedy) from None
+        raise ConfigError(f"{what}: {why}", file=file, remedy=remedy) from None
 
 
 def _read(file: str) -> bytes:
@@ -102,9 +102,7 @@ def _read(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as error:
         remedy = "check its name and your permission to read it"
-        raise ConfigError(
-            f"cannot read the file ({error.strerror})", file=file, line=None, remedy=remedy
-        ) from None
+        raise ConfigError(f"cannot read the file ({error.strerror})", file=file, remedy=remedy) from None
 
 
 def mqtt_event(kind: str, fields: dict[str, Any]) -> MqttEvent:

@@ -129,8 +129,6 @@ def _hooked(access: AccessSettings, hook: str) -> Policy:
         make = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         remedy = "name it as `module:name`, importable from here"
-        raise ConfigError(
-            f"no policy {hook!r}: {error}", file="command line", line=None, remedy=remedy
-        ) from None
+        raise ConfigError(f"no policy {hook!r}: {error}", file="command line", remedy=remedy) from None
     policy: Policy = make(access)
     return policy

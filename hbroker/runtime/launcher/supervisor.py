@@ -22,7 +22,7 @@ from __future__ import annotations
 import signal
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from random import Random
@@ -147,7 +147,7 @@ class _Process:
     """In seconds: when to start the process (AWAITING_START), or when a gateway stops waiting for other nodes
     (AWAITING_PARENT)."""
     serving_since: float = 0.0
-    starts: int = field(default=0)
+    starts: int = 0
 
 
 class Supervisor:

@@ -154,12 +154,7 @@ class NodeStateFiles(Storage):
         restored, _ = self._read()
         if restored.claims is not None:
             self._files[CLAIMS].replace([])
-        kept = [delegation for delegation in restored.delegations if not is_over(delegation)]
-        if len(kept) < len(restored.delegations):
-            entries = [_delegation_entry(delegation, ended=False) for delegation in kept]
-            if restored.epoch_limit is not None:
-                entries.append(_epoch_limit_entry(restored.epoch_limit))
-            self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
+        self._change_delegations(restored, [cut for cut in restored.delegations if not is_over(cut)])
         self.store.close()
 
     def change_addresses(self, addresses: Mapping[str, Address]) -> None:
@@ -170,11 +165,7 @@ class NodeStateFiles(Storage):
             replace(delegation, address=addresses.get(delegation.node, delegation.address))
             for delegation in restored.delegations
         ]
-        if present != restored.delegations:
-            entries = [_delegation_entry(delegation, ended=False) for delegation in present]
-            if restored.epoch_limit is not None:
-                entries.append(_epoch_limit_entry(restored.epoch_limit))
-            self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
+        self._change_delegations(restored, present)
         self.store.close()
 
     def add_sessions(self, other: RestoredState) -> RestoredState:
@@ -242,6 +233,14 @@ class NodeStateFiles(Storage):
         return self.store.fault is not None or self.is_overdue()
 
     # Reading
+
+    def _change_delegations(self, restored: RestoredState, delegations: Sequence[Delegation]) -> None:
+        """Replaces the delegations that were restored by these, if they differ. Raises OSError."""
+        if delegations != restored.delegations:
+            entries = [_delegation_entry(delegation, ended=False) for delegation in delegations]
+            if restored.epoch_limit is not None:
+                entries.append(_epoch_limit_entry(restored.epoch_limit))
+            self._files[DELEGATIONS].replace(entries, is_incomplete=restored.has_lost_delegations)
 
     def _put(self, kind: int, key: bytes, value: bytes) -> None:
         self.store.put(kind, key, value)

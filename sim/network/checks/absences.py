@@ -41,6 +41,10 @@ class _Session:
     absent_since: dict[str, int] = field(default_factory=dict)
     """By topic, since when it has had no link at the topic's owner, or former owner."""
 
+    def is_over(self, since: int | None, now: int) -> bool:
+        """Whether it may have ended if it has had no link since then; None: it has one."""
+        return since is not None and now - since >= self.expiry * (1 - DRIFT) - EARLY
+
 
 class Absences:
     """All sessions that outlive their links."""
@@ -111,22 +115,12 @@ class Absences:
     def is_over(self, session: int, topic: str, now: int) -> bool:
         """Whether a session may have ended at the owner of a topic."""
         record = self._sessions.get(session)
-        absent_since = None if record is None else record.absent_since.get(topic)
-        return (
-            record is not None
-            and absent_since is not None
-            and now - absent_since >= record.expiry * (1 - DRIFT) - EARLY
-        )
+        return record is not None and record.is_over(record.absent_since.get(topic), now)
 
     def is_over_at(self, session: int, node: Address, now: int) -> bool:
         """Whether a session may have ended at a node that does not serve any of its topics any more."""
         record = self._sessions.get(session)
-        link_lost_at = None if record is None else record.link_lost_at.get(node)
-        return (
-            record is not None
-            and link_lost_at is not None
-            and now - link_lost_at >= record.expiry * (1 - DRIFT) - EARLY
-        )
+        return record is not None and record.is_over(record.link_lost_at.get(node), now)
 
     def possible_remains(self, now: int) -> Iterator[tuple[int, Key]]:
         """(session, subscription) of what owners may still hold.

@@ -34,8 +34,7 @@ class EndedLeases:
     def lose(self, owner: NodeHost) -> list[tuple[str, int]]:
         """A node died. Returns the topics for which messages waited there, and until when these may have
         come."""
-        lost = [(topic, ends.pop(owner)) for topic, ends in self._ends.items() if owner in ends]
-        return lost
+        return [(topic, ends.pop(owner)) for topic, ends in self._ends.items() if owner in ends]
 
     # Read
 

@@ -135,10 +135,7 @@ class MqttClient(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Reports that the connection is lost, unless this side ended it."""
-        if self._transport is not None:
-            text = str(error or "the server closed the connection")
-            self._end(text)
-            self._on_lost(text)
+        self._lose(str(error or "the server closed the connection"))
 
     def pause_writing(self) -> None:
         """The server does not read: `publish` returns False."""
@@ -155,10 +152,7 @@ class MqttClient(asyncio.Protocol):
             for first, body in self._splitter.feed(data):
                 self._handle(first, body)
         except MalformedPacket as error:
-            if self._transport is not None:
-                self._transport.abort()
-                self._end(f"the server sent a malformed {error}")
-                self._on_lost(f"the server sent a malformed {error}")
+            self._lose(f"the server sent a malformed {error}")
 
     # Packets
 
@@ -211,10 +205,7 @@ class MqttClient(asyncio.Protocol):
 
     def _handle_disconnect(self, body: bytes) -> None:
         reason = body[0] if body else 0
-        if self._transport is not None:
-            self._transport.close()
-            self._end(f"DISCONNECT {reason:#04x}")
-            self._on_lost(f"DISCONNECT {reason:#04x}")
+        self._lose(f"DISCONNECT {reason:#04x}")
 
     def _complete(self, packet_id: int, reason: int) -> None:
         sent = self._in_flight.pop(packet_id, None)
@@ -222,6 +213,13 @@ class MqttClient(asyncio.Protocol):
             self._idle.set()
         if sent is not None:
             sent[1](reason)
+
+    def _lose(self, text: str) -> None:
+        """The connection has ended without `close` or `abort`, or is of no more use."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._end(text)
+            self._on_lost(text)
 
     def _end(self, text: str) -> None:
         self._transport = None
@@ -243,9 +241,7 @@ class MqttClient(asyncio.Protocol):
         if self._transport is None:
             return
         if not self._has_received:
-            self._transport.abort()
-            self._end("the server is silent")
-            self._on_lost("the server is silent")
+            self._lose("the server is silent")
             return
         self._has_received = False
         self._transport.write(ping())

@@ -68,7 +68,6 @@ class Will:
 class Connack:
     """CONNACK (MQTT 5 §3.2). `receive_maximum`: messages of QoS 1 and 2 that may be in flight."""
 
-    session_present: bool
     reason: int
     receive_maximum: int
 
@@ -121,13 +120,11 @@ def connect(
     return _packet(Kind.CONNECT << 4, head + properties + payload)
 
 
-def publish(
-    topic: str, payload: bytes, qos: int, *, retain: bool = False, packet_id: int = 0, dup: bool = False
-) -> bytes:
-    """PUBLISH (MQTT 5 §3.3). `dup`: with the DUP flag."""
+def publish(topic: str, payload: bytes, qos: int, *, retain: bool = False, packet_id: int = 0) -> bytes:
+    """PUBLISH (MQTT 5 §3.3)."""
     name = topic.encode()
     numbered = struct.pack(">H", packet_id) if qos else b""
-    first = Kind.PUBLISH << 4 | dup << 3 | qos << 1 | retain
+    first = Kind.PUBLISH << 4 | qos << 1 | retain
     return _packet(first, b"%b%b%b\x00%b" % (len(name).to_bytes(2, "big"), name, numbered, payload))
 
 
@@ -190,7 +187,7 @@ def read_connack(body: bytes) -> Connack:
         for name, value in _properties(body, 2):
             if name == _RECEIVE_MAXIMUM:
                 receive_maximum = int.from_bytes(value, "big")
-        return Connack(bool(body[0] & 1), body[1], receive_maximum)
+        return Connack(body[1], receive_maximum)
     except (IndexError, struct.error):
         raise MalformedPacket("CONNACK") from None
 

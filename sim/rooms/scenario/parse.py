@@ -39,7 +39,7 @@ def parse(text: str, *, file: str = "scenario.yaml", common: tuple[str, str] | N
         for room in found
     ]
     top = reader.text("top", "top")
-    _check_top(top, reader)
+    _check_branch(reader, "top", top, top)
     _check_paths(rooms, reader)
     watchers = reader.list(
         "watchers", lambda node, i: _watchers(node, i, errors), "- {name: …, filters: […]}"
@@ -110,17 +110,16 @@ def _expanded(reader: Reader, key: str) -> list[str]:
     except ValueError as error:
         reader.error(key, str(error), "write ranges as in `floor-[1-4]`")
         return []
-    if key in reader and pattern and not all(map(is_level, names[0].split("/"))):
-        reader.error(
-            key, f"{pattern!r} is no branch of a topic", "name levels, parted by `/`, without wildcards"
-        )
+    if pattern:
+        _check_branch(reader, key, pattern, names[0])
     return names
 
 
-def _check_top(top: str, reader: Reader) -> None:
-    if not all(map(is_level, top.split("/"))):
+def _check_branch(reader: Reader, key: str, text: str, branch: str) -> None:
+    """`text`: the branch as the file has it."""
+    if not all(map(is_level, branch.split("/"))):
         reader.error(
-            "top", f"{top!r} is no branch of a topic", "name levels, parted by `/`, without wildcards"
+            key, f"{text!r} is no branch of a topic", "name levels, parted by `/`, without wildcards"
         )
 
 

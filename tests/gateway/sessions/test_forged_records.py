@@ -16,7 +16,7 @@ from hbroker.gateway.records.session_records import (
     SessionRecords,
 )
 from hbroker.sim.network import ClientHost
-from tests.gateway.networks import SECOND, FakeGateway, two_gateways
+from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
 from tests.network.networks import Tree
 
 KEY: Final = b"a secret of enough bytes"
@@ -45,13 +45,20 @@ class Stranger:
         return [message.payload for message in self.host.messages if message.topic == topic]
 
 
-def offline_session(key: bytes = KEY) -> tuple[Stranger, FakeGateway, FakeGateway]:
-    """A client with a persistent session has disconnected, and a message was queued for it since."""
-    tree, one, two = two_gateways(key=key)
+def connected_client(filter: str = "home/#") -> tuple[Tree, Stranger, Client]:
+    """A client with a persistent session at the first of two gateways."""
+    tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree, one, two)
     client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    client.subscribe(filter)
     tree.world.run(SECOND)
+    return tree, stranger, client
+
+
+def offline_session() -> tuple[Stranger, FakeGateway, FakeGateway]:
+    """A client with a persistent session has disconnected, and a message was queued for it since."""
+    tree, stranger, client = connected_client()
+    one, two = stranger.gateways
     client.drop()
     tree.world.run(SECOND)
     two.publish("home/x", b"1")
@@ -76,24 +83,16 @@ def test_a_forged_record_does_not_end_a_session(payload: bytes) -> None:
 
 
 def test_the_gateway_of_a_connected_client_restores_its_record() -> None:
-    tree, one, two = two_gateways(key=KEY)
-    stranger = Stranger(tree, one, two)
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
-    tree.world.run(SECOND)
+    _, stranger, client = connected_client()
     true = stranger.read()[-1]
     stranger.write(b"")
     assert stranger.read()[-1] == true
     assert client.closed is None
-    assert one.control.counters()["records_restored"] == 1
+    assert client.gateway.control.counters()["records_restored"] == 1
 
 
 def test_an_older_record_does_not_replace_a_newer_one() -> None:
-    tree, one, two = two_gateways(key=KEY)
-    stranger = Stranger(tree, one, two)
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/x")
-    tree.world.run(SECOND)
+    tree, stranger, client = connected_client("home/x")
     old = stranger.read()[-1]
     client.subscribe("home/y")
     tree.world.run(SECOND)
@@ -102,7 +101,7 @@ def test_an_older_record_does_not_replace_a_newer_one() -> None:
     true = stranger.read()[-1]
     stranger.write(old)
     assert stranger.read()[-1] == true
-    assert two.connect("a", **KEPT).is_present
+    assert stranger.gateways[1].connect("a", **KEPT).is_present
     tree.world.run(SECOND)
     assert tree.nodes["home"].engine.matching("home/y") == 1
 

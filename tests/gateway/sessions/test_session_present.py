@@ -50,6 +50,16 @@ class TwoGateways:
         return sent
 
 
+def client_offline(qos: int = 1) -> TwoGateways:
+    """A client has subscribed, and has disconnected from the first gateway."""
+    tree, one, two = two_gateways(subtrees=("home", "office"))
+    client = one.connect("a", **KEPT)
+    client.subscribe(*FILTERS, qos=qos)
+    client.disconnect()
+    tree.world.run(SECOND)
+    return TwoGateways(tree, one, two)
+
+
 def nothing(network: TwoGateways) -> None:
     pass
 
@@ -135,12 +145,8 @@ def test_session_present_tells_whether_all_acknowledged_messages_are_delivered(
     to_other: bool,
     qos: int,
 ) -> None:
-    tree, one, two = two_gateways(subtrees=("home", "office"))
-    network = TwoGateways(tree, one, two)
-    client = one.connect("a", **KEPT)
-    client.subscribe(*FILTERS, qos=qos)
-    client.disconnect()
-    tree.world.run(SECOND)
+    network = client_offline(qos)
+    tree, one, two = network.tree, network.one, network.two
     sent = network.publish(*TOPICS)
     happens(network)
     gateway = two if to_other or not one.native_api.is_alive else one
@@ -156,18 +162,13 @@ def test_session_present_tells_whether_all_acknowledged_messages_are_delivered(
     assert Counter(back.taken) == held
 
 
-def lost_session(seed: int = 1) -> tuple[TwoGateways, Client, list[tuple[str, bytes]]]:
+def lost_session() -> tuple[TwoGateways, Client, list[tuple[str, bytes]]]:
     """A client whose CONNACK said that its session is gone, and the messages that its owners had
     acknowledged for it."""
-    tree, one, two = two_gateways(seed, subtrees=("home", "office"))
-    network = TwoGateways(tree, one, two)
-    client = one.connect("a", **KEPT)
-    client.subscribe(*FILTERS)
-    client.disconnect()
-    tree.world.run(SECOND)
+    network = client_offline()
     sent = network.publish(*TOPICS)
     owner_restarted(network)
-    back = one.connect("a", **KEPT)
+    back = network.one.connect("a", **KEPT)
     assert not back.is_present
     return network, back, sent
 
@@ -220,13 +221,9 @@ def test_a_clean_start_discards_the_rest_of_a_lost_session() -> None:
 
 
 def test_a_lost_session_without_an_expiry_leaves_nothing_behind() -> None:
-    tree, one, two = two_gateways(subtrees=("home", "office"))
-    network = TwoGateways(tree, one, two)
-    client = one.connect("a", **KEPT)
-    client.subscribe(*FILTERS)
-    client.disconnect()
-    tree.world.run(SECOND)
+    network = client_offline()
     owner_restarted(network)
+    tree, one = network.tree, network.one
     back = one.connect("a", clean_start=False, session_expiry_s=0)
     assert not back.is_present
     back.drop()
@@ -238,29 +235,20 @@ def test_a_lost_session_without_an_expiry_leaves_nothing_behind() -> None:
 
 def test_session_present_does_not_depend_on_subscriptions_at_qos_0() -> None:
     """No owner holds anything for such a subscription."""
-    tree, one, two = two_gateways(subtrees=("home", "office"))
-    client = one.connect("a", **KEPT)
-    client.subscribe(*FILTERS, qos=0)
-    client.disconnect()
-    tree.world.run(SECOND)
-    owner_restarted(TwoGateways(tree, one, two))
-    assert two.connect("a", **KEPT).is_present
+    network = client_offline(qos=0)
+    owner_restarted(network)
+    assert network.two.connect("a", **KEPT).is_present
 
 
 def test_the_will_of_a_client_whose_session_was_lost_is_registered() -> None:
-    tree, one, two = two_gateways(subtrees=("home", "office"))
-    network = TwoGateways(tree, one, two)
-    client = one.connect("a", **KEPT)
-    client.subscribe(*FILTERS)
-    client.disconnect()
-    tree.world.run(SECOND)
+    network = client_offline()
     owner_restarted(network)
-    watcher = two.connect("w")
+    watcher = network.two.connect("w")
     watcher.subscribe("office/will")
-    back = one.connect("a", will=WillMessage("office/will", b"gone"), **KEPT)
+    back = network.one.connect("a", will=WillMessage("office/will", b"gone"), **KEPT)
     assert not back.is_present
-    one.kill()
-    tree.world.run_until(lambda: watcher.taken == [("office/will", b"gone")])
+    network.one.kill()
+    network.tree.world.run_until(lambda: watcher.taken == [("office/will", b"gone")])
 
 
 @pytest.mark.parametrize("classes", [native_api, _native])

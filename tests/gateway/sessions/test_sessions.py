@@ -29,6 +29,14 @@ def records(gateway: FakeGateway) -> int:
     return gateway.control.counters()["records"]
 
 
+def subscriber() -> tuple[Tree, FakeGateway, FakeGateway, Client]:
+    """Two gateways, and a client of the first one whose session is kept, with a subscription."""
+    tree, one, two = two_gateways()
+    client = one.connect("a", **KEPT)
+    client.subscribe("home/#")
+    return tree, one, two, client
+
+
 def test_a_session_is_resumed_at_another_gateway() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
@@ -76,9 +84,7 @@ def test_a_session_is_resumed_as_soon_as_its_subscriptions_are_made(
 
 
 def test_a_takeover_takes_the_session_along() -> None:
-    tree, one, two = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    tree, one, two, client = subscriber()
     again = two.connect("a", **KEPT)
     assert client.closed == 0x8E
     assert again.is_present
@@ -199,9 +205,7 @@ def test_a_clean_start_ends_the_session_at_all_owners() -> None:
 
 
 def test_a_clean_start_with_an_expiry_discards_the_former_messages() -> None:
-    tree, one, _ = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    tree, one, _, client = subscriber()
     client.disconnect()
     tree.world.run(SECOND)
     one.publish("home/oven", b"old")
@@ -233,9 +237,7 @@ def test_a_session_without_an_expiry_ends_with_its_connection() -> None:
 
 
 def test_a_session_ends_when_it_has_been_offline_for_its_expiry() -> None:
-    tree, one, two = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    tree, one, two, client = subscriber()
     client.drop()
     tree.world.run(99 * SECOND)
     assert records(one) == records(two) == 1
@@ -246,9 +248,7 @@ def test_a_session_ends_when_it_has_been_offline_for_its_expiry() -> None:
 
 
 def test_a_session_that_is_connected_at_another_gateway_does_not_expire() -> None:
-    tree, one, two = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    tree, one, two, client = subscriber()
     client.drop()
     again = two.connect("a", **KEPT)
     tree.world.run(300 * SECOND)
@@ -303,9 +303,7 @@ def test_a_session_of_a_dead_gateway_expires_after_its_client_closed_before_conn
 
 @pytest.mark.parametrize(("changed", "lives"), [(0, 0), (30, 30), (500, 500), (None, 100)])
 def test_disconnect_changes_the_session_expiry(changed: int | None, lives: int) -> None:
-    tree, one, two = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    tree, _, two, client = subscriber()
     client.disconnect(session_expiry_s=changed)
     tree.world.run(SECOND)
     owner = tree.nodes["home"].engine
@@ -325,9 +323,7 @@ def test_disconnect_cannot_set_an_expiry_if_connect_had_none() -> None:
 
 
 def test_a_session_resumed_without_an_expiry_ends_with_that_connection() -> None:
-    tree, one, two = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    tree, one, two, client = subscriber()
     client.drop()
     tree.world.run(SECOND)
     one.publish("home/x", b"1")
@@ -342,9 +338,7 @@ def test_a_session_resumed_without_an_expiry_ends_with_that_connection() -> None
 
 
 def test_the_state_of_messages_in_flight_moves_with_the_session() -> None:
-    tree, one, two = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    tree, one, two, client = subscriber()
     client.session.state = SessionState(received=(9, 11), block=7)
     client.session.connection = None  # so it does not answer any more
     one.publish("home/x", b"1")
@@ -383,9 +377,7 @@ class TestDeaths:
     """A gateway or an owner is gone."""
 
     def test_clients_of_a_dead_gateway_resume_at_another(self) -> None:
-        tree, one, two = two_gateways()
-        client = one.connect("a", **KEPT)
-        client.subscribe("home/#")
+        tree, one, two, client = subscriber()
         two.publish("home/x", b"1")
         tree.world.run(SECOND)
         assert client.taken == [("home/x", b"1")]
@@ -419,9 +411,7 @@ class TestDeaths:
         assert sum(expired) == 2
 
     def test_a_gateway_that_starts_again_knows_the_sessions(self) -> None:
-        tree, one, two = two_gateways()
-        client = one.connect("a", **KEPT)
-        client.subscribe("home/#")
+        tree, one, two, _ = subscriber()
         one.kill()
         two.kill()
         tree.world.run(5 * SECOND)
@@ -430,9 +420,7 @@ class TestDeaths:
         assert again.gateway.native_api.listeners
 
     def test_clients_connect_while_the_root_is_down(self) -> None:
-        tree, one, two = two_gateways()
-        client = one.connect("a", **KEPT)
-        client.subscribe("home/#")
+        tree, one, two, _ = subscriber()
         tree.root.kill()
         began = tree.world.now
         again = one.connect("a", **KEPT)
@@ -467,9 +455,7 @@ class TestDeaths:
         assert sorted(three.control._context.gateways.names) == ["one", "three", "two"]
 
     def test_a_client_that_closes_before_connack_does_not_end_its_session(self) -> None:
-        tree, one, two = two_gateways()
-        client = one.connect("a", **KEPT)
-        client.subscribe("home/#")
+        tree, one, two, client = subscriber()
         client.drop()
         tree.world.run(SECOND)
         two.begin("a", **KEPT).drop()
@@ -509,9 +495,7 @@ def test_the_network_session_id_depends_on_client_id_and_key_alone() -> None:
 
 
 def test_a_session_survives_the_loss_of_its_state_in_the_core() -> None:
-    tree, one, two = two_gateways()
-    client = one.connect("a", **KEPT)
-    client.subscribe("home/#")
+    tree, one, two, client = subscriber()
 
     def lost(session: int, **_: bool) -> SessionState:
         raise NativeError("it is not here")

@@ -18,7 +18,7 @@ import yaml
 
 from tests.gateway_native import wire
 from tests.memory import own_bytes
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker
+from tests.product.network import PATIENCE, PROJECT, environment, hbroker, run_hbroker
 from tests.product.node import node_up
 from tests.waiting import until
 
@@ -111,8 +111,7 @@ class Front:
 
     def clients(self) -> dict[str, dict[str, Any]]:
         """The clients that `hbroker clients --json` lists, by client id."""
-        command = [*hbroker("clients"), "--root", self.root, "--json"]
-        done = subprocess.run(command, capture_output=True, check=True, env=environment(), cwd=PROJECT)
+        done = run_hbroker("clients", "--root", self.root, "--json", check=True)
         return {client["client"]: client for client in json.loads(done.stdout)["clients"]}
 
     def own_bytes(self) -> int:

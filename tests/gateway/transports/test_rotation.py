@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copy
@@ -15,7 +14,7 @@ from hbroker.gateway.access.password_file import hash_password
 from tests.gateway.transports.certificates import Authority, Pair
 from tests.gateway.transports.front import Client, Front, front_up
 from tests.gateway_native.wire import CONNACK, PINGRESP, SUBACK, packet, subscribe, text
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker
+from tests.product.network import run_hbroker
 
 PINGREQ = b"\xc0\x00"
 NOT_AUTHORIZED, QUOTA_EXCEEDED = 0x87, 0x97
@@ -184,10 +183,7 @@ def test_a_gateway_with_an_invalid_certificate_or_key_does_not_start(
     else:
         {"certificate": certificate, "key": key}[wrong].write_text("nothing of the kind")
     listener = f"address=127.0.0.1:0,tls.certificate={certificate},tls.key={key}"
-    command = [*hbroker("gateway"), "--root", "127.0.0.1:1", "--listener", listener]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, cwd=PROJECT, env=environment()
-    )
+    done = run_hbroker("gateway", "--root", "127.0.0.1:1", "--listener", listener)
     assert done.returncode == 2
     named = str(key if wrong in ("key", "none") else certificate)
     assert done.stderr.startswith(f"{named}: {word}"), done.stderr

@@ -3,7 +3,6 @@ clients."""
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import ExitStack
 from itertools import groupby
 
@@ -12,7 +11,7 @@ from tests.interop.clients import PATIENCE_S
 from tests.interop.disruptions.load import Load
 from tests.interop.home import GATEWAYS, HomeNetwork
 from tests.interop.peer import Peer, connected
-from tests.product.network import PROJECT, environment, hbroker
+from tests.product.network import run_hbroker
 
 SUBTREE, HOME, ELSEWHERE = "home/kitchen", "kitchen", "livingroom"
 BETWEEN = 100
@@ -20,8 +19,7 @@ BETWEEN = 100
 
 
 def move(home: HomeNetwork, node: str) -> None:
-    command = [*hbroker("move"), SUBTREE, node, "--root", home.root, *home.state]
-    subprocess.run(command, check=True, timeout=PATIENCE_S, cwd=PROJECT, env=environment())
+    run_hbroker("move", SUBTREE, node, "--root", home.root, *home.state, check=True)
 
 
 def test_no_connection_and_no_message_is_lost_while_a_subtree_moves(home: HomeNetwork) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -65,12 +64,29 @@ def numbers(client: ClientHost) -> list[int]:
     return [int(message.payload) for message in client.messages]
 
 
-def event_count(node: NodeHost, of: type = LeaseLost, subtree: str = "home") -> int:
-    return sum(isinstance(n, of) and n.subtree == subtree for n in node.events)
+def event_count(node: NodeHost, of: type = LeaseLost) -> int:
+    return sum(isinstance(n, of) and n.subtree == "home" for n in node.events)
 
 
-def counters_of_session(node: NodeHost, session: int = LAMP.session) -> Iterator[tuple[int, dict[str, int]]]:
-    return ((s.queued, s.dropped) for s in node.engine.sessions(100) if s.session == session)
+def queued_at(node: NodeHost) -> list[int]:
+    """How many messages are queued for the lamp; empty: the node does not know it."""
+    return [s.queued for s in node.engine.sessions(100) if s.session == LAMP.session]
+
+
+def queue_messages(tree: Tree, session_options: SessionOptions = LAMP, filter: str = TOPIC) -> None:
+    """The lamp subscribes and disconnects, and 20 messages are published."""
+    lamp = tree.client("lamp", session_options)
+    subscribe(lamp, filter)
+    disconnect(lamp, tree.world)
+    publish(tree.client(), range(20))
+
+
+def stop_owner(tree: Tree) -> NodeHost:
+    """Stops the owner of `home` until the root has taken the subtree back."""
+    home = tree.nodes["home"]
+    home.stop()
+    tree.world.run_until(lambda: event_count(tree.root, TookBack) > 0)
+    return home
 
 
 def assert_all_comes(tree: Tree, filter: str = TOPIC) -> ClientHost:
@@ -90,10 +106,7 @@ def tree() -> Tree:
 @pytest.fixture
 def queued_tree(tree: Tree) -> Tree:
     """A network in which 20 messages are queued for the lamp."""
-    lamp = tree.client("lamp", LAMP)
-    subscribe(lamp)
-    disconnect(lamp, tree.world)
-    publish(tree.client(), range(20))
+    queue_messages(tree)
     return tree
 
 
@@ -124,9 +137,7 @@ def test_earlier_messages_arrive_before_those_that_another_owner_accepted_meanwh
     queued_tree: Tree,
 ) -> None:
     """The client resumes its session at the root, which has none of the messages, and leaves again."""
-    world, home = queued_tree.world, queued_tree.nodes["home"]
-    home.stop()
-    world.run_until(lambda: event_count(queued_tree.root, TookBack) > 0)
+    world, home = queued_tree.world, stop_owner(queued_tree)
     visitor = queued_tree.client("lamp", LAMP)
     subscribe(visitor)
     disconnect(visitor, world)
@@ -144,9 +155,7 @@ def test_earlier_messages_arrive_before_those_that_another_owner_accepted_meanwh
 def test_a_client_that_is_connected_to_another_owner_gets_the_messages_once_the_owner_is_back(
     queued_tree: Tree,
 ) -> None:
-    world, home = queued_tree.world, queued_tree.nodes["home"]
-    home.stop()
-    world.run_until(lambda: event_count(queued_tree.root, TookBack) > 0)
+    world, home = queued_tree.world, stop_owner(queued_tree)
     again = queued_tree.client("lamp", LAMP)
     subscribe(again)
     publish(queued_tree.client(), range(20, 30))
@@ -159,9 +168,7 @@ def test_a_client_that_is_connected_to_another_owner_gets_the_messages_once_the_
 
 @pytest.mark.parametrize("stays", [False, True])
 def test_a_later_run_with_a_clean_start_gets_no_earlier_messages(queued_tree: Tree, stays: bool) -> None:
-    world, home = queued_tree.world, queued_tree.nodes["home"]
-    home.stop()
-    world.run_until(lambda: event_count(queued_tree.root, TookBack) > 0)
+    world, home = queued_tree.world, stop_owner(queued_tree)
     visitor = queued_tree.client("lamp", replace(LAMP, clean_start=True))
     subscribe(visitor)
     if not stays:
@@ -177,27 +184,18 @@ def test_a_later_run_with_a_clean_start_gets_no_earlier_messages(queued_tree: Tr
 
 
 def test_a_session_that_began_with_a_clean_start_keeps_its_messages(tree: Tree) -> None:
-    world, home = tree.world, tree.nodes["home"]
-    lamp = tree.client("lamp", replace(LAMP, clean_start=True))
-    subscribe(lamp, "#")
-    disconnect(lamp, world)
-    publish(tree.client(), range(20))
-    home.stop()
-    world.run_until(lambda: event_count(tree.root, TookBack) > 0)
-    home.resume()
-    world.run(40 * SECOND)
+    queue_messages(tree, replace(LAMP, clean_start=True), "#")
+    stop_owner(tree).resume()
+    tree.world.run(40 * SECOND)
     assert_all_comes(tree, "#")
 
 
 @BOTH_WAYS
 def test_the_session_expires_in_time_although_the_lease_ended(tree: Tree, how: str) -> None:
     short = replace(LAMP, expiry_s=30)
-    lamp = tree.client("lamp", short)
-    subscribe(lamp)
-    disconnect(lamp, tree.world)
-    publish(tree.client(), range(20))
+    queue_messages(tree, short)
     interrupt(tree, how)
-    assert not list(counters_of_session(tree.nodes["home"]))
+    assert not queued_at(tree.nodes["home"])
     again = tree.client("lamp", short)
     subscribe(again)
     tree.world.run(5 * SECOND)
@@ -211,8 +209,7 @@ def test_an_owner_that_restarts_after_its_lease_ended_has_lost_the_messages_and_
 ) -> None:
     home = queued_tree.nodes["home"]
     if how == "owner stopped":
-        home.stop()
-        queued_tree.world.run_until(lambda: event_count(queued_tree.root, TookBack) > 0)
+        stop_owner(queued_tree)
     else:
         queued_tree.root.kill()
         queued_tree.world.run_until(lambda: event_count(home) > 0)
@@ -287,18 +284,13 @@ def test_messages_that_came_back_go_along_with_the_next_handover(queued_tree: Tr
     queued_tree.world.run(5 * SECOND)
     queued_tree.move("home", queued_tree.nodes["home"], other)
     queued_tree.world.run_until(lambda: other.owns(TOPIC))
-    assert [queued for queued, _ in counters_of_session(other)] == [20]
+    assert queued_at(other) == [20]
     assert_all_comes(queued_tree)
 
 
 def test_a_filter_that_matches_a_part_with_another_owner_loses_no_message(tree: Tree) -> None:
-    world, home = tree.world, tree.nodes["home"]
-    lamp = tree.client("lamp", LAMP)
-    subscribe(lamp, "home/#")
-    disconnect(lamp, world)
-    publish(tree.client(), range(20))
-    home.stop()
-    world.run_until(lambda: event_count(tree.root, TookBack) > 0)
+    queue_messages(tree, filter="home/#")
+    world, home = tree.world, stop_owner(tree)
     kitchen = tree.join("home/kitchen", wait=False)
     world.run_until(lambda: kitchen.owns("home/kitchen/x"))
     home.resume()
@@ -309,19 +301,18 @@ def test_a_filter_that_matches_a_part_with_another_owner_loses_no_message(tree: 
 def test_messages_of_a_part_with_another_owner_are_kept_as_long_as_the_session(tree: Tree) -> None:
     """The node does not own that part again. The messages arrive when the client has a reason to connect
     to the node."""
-    world, home = tree.world, tree.nodes["home"]
+    world = tree.world
     lamp = tree.client("lamp", LAMP)
     subscribe(lamp, "home/kitchen/x")
     subscribe(lamp)
     disconnect(lamp, world)
     publish(tree.client(), range(20), "home/kitchen/x")
-    home.stop()
-    world.run_until(lambda: event_count(tree.root, TookBack) > 0)
+    home = stop_owner(tree)
     kitchen = tree.join("home/kitchen", wait=False)
     world.run_until(lambda: kitchen.owns("home/kitchen/x"))
     home.resume()
     world.run_until(lambda: home.owns(TOPIC))
-    assert [queued for queued, _ in counters_of_session(home)] == [20]
+    assert queued_at(home) == [20]
     again = tree.client("lamp", LAMP)
     subscribe(again)
     world.run(5 * SECOND)
@@ -411,12 +402,11 @@ def test_a_will_that_another_owner_published_or_withdrew_is_not_published_again(
 ) -> None:
     """The client seemed lost, came back to the root, and either disconnected there or had its will
     published."""
-    world, home = tree.world, tree.nodes["home"]
+    world = tree.world
     watcher, lamp = make_will(tree)
     lamp.kill()
     world.run(20 * SECOND)
-    home.stop()
-    world.run_until(lambda: event_count(tree.root, TookBack) > 0)
+    home = stop_owner(tree)
     again = tree.client("lamp", LAMP)
     again.set_will(replace(GONE, delay_s=0))
     world.run_until(lambda: any(isinstance(o, WillSet) for o in again.results))

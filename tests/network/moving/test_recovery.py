@@ -14,7 +14,7 @@ from hbroker.protocol.events import LeaseLost, TookBack
 from hbroker.protocol.results import Published, Subscribed
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.sim.network import ClientHost, Faults, NodeHost
-from tests.network.networks import Tree
+from tests.network.networks import BAD, Tree
 
 ROUGH = Faults(loss=0.1, delay_us=10_000, jitter_us=10_000, reordering=0.05, duplication=0.05)
 TOPIC = "home/kitchen/oven"
@@ -177,15 +177,6 @@ def test_messages_are_queued_for_a_subscriber_that_is_cut_off_while_its_owner_re
     assert list(came) == list(range(published, stream.published))
 
 
-BAD = Faults(
-    loss=0.2,
-    delay_us=30_000,
-    jitter_us=40_000,
-    reordering=0.05,
-    late_us=50_000,
-    duplication=0.05,
-    corruption=0.02,
-)
 PARTS = ("hall", "a", "b", "c", "d")
 
 

@@ -52,11 +52,20 @@ class Owners:
         files.disk.free_bytes = 0 if has_full_disk else None
         return NodeHost(self.world, settings, files)
 
-    def run_again(self, node: NodeHost) -> NodeHost:
-        """Kills a node, and starts it on a disk that has room."""
-        node.kill()
-        node.files.mend()
-        return node.restart(remembers=True)
+    def start_kitchen(self) -> NodeHost:
+        """Starts the owner of the kitchen, with a full disk, and waits until it has the subtree."""
+        kitchen = self.start("home/kitchen", has_full_disk=True)
+        self.world.run_until(lambda: kitchen.owns(KETTLE))
+        return kitchen
+
+    def run_again(self, kitchen: NodeHost) -> NodeHost:
+        """Kills the owner of the kitchen, starts it on a disk that has room, and waits until it has the
+        subtree."""
+        kitchen.kill()
+        kitchen.files.mend()
+        again = kitchen.restart(remembers=True)
+        self.world.run_until(lambda: again.owns(KETTLE))
+        return again
 
     def run_until_sent(self, is_it: Callable[[pb.Packet], bool]) -> None:
         """Runs until a host sends such a packet."""
@@ -90,12 +99,10 @@ def is_phase(packet: pb.Packet, phase: int) -> bool:
 
 def test_a_child_that_dies_while_it_hands_back_a_subtree_that_its_disk_does_not_have() -> None:
     network = Owners()
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
+    kitchen = network.start_kitchen()
     kitchen.leave()
     network.world.run(300)  # LEAVE has arrived. COMMIT follows after READY.
     kitchen = network.run_again(kitchen)
-    network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
     network.world.run(2 * timers.LEASE)
     assert network.oven.owns(TOPIC)
 
@@ -103,13 +110,11 @@ def test_a_child_that_dies_while_it_hands_back_a_subtree_that_its_disk_does_not_
 def test_a_child_that_loses_its_link_and_dies_before_its_disk_is_synced() -> None:
     """A renewal over another link is no DONE."""
     network = Owners()
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
+    kitchen = network.start_kitchen()
     network.lose_link(kitchen, "home/kitchen")
     network.run_until_sent(lambda packet: packet.join.subtree == "home/kitchen" and bool(packet.join.epoch))
     network.world.run(SECOND // 100)
     kitchen = network.run_again(kitchen)
-    network.world.run_until(lambda: kitchen.owns("home/kitchen/kettle"))
     network.world.run(2 * timers.LEASE)
     assert network.oven.owns(TOPIC)
 
@@ -203,7 +208,6 @@ def test_done_is_sent_again_over_the_next_link() -> None:
     network.run_until_sent(lambda packet: is_phase(packet, pb.TRANSFER_PHASE_DONE))
     assert subscriber.read() == [1]
     kitchen = network.run_again(kitchen)
-    world.run_until(lambda: kitchen.owns(KETTLE))
     assert not subscriber.read(), "The parent would hand the message over again."
 
 
@@ -214,14 +218,12 @@ def test_nothing_is_forgotten_while_a_child_without_a_link_owes_done() -> None:
     garden = network.start("garden")
     world.run_until(lambda: garden.control.is_serving)
     subscriber.publish()
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    world.run_until(lambda: kitchen.owns(KETTLE))
+    kitchen = network.start_kitchen()
     network.lose_link(kitchen, "home/kitchen")
     world.run(3 * SECOND)
     Operator(world, [Step(garden, pb.ORDER_KIND_HAND_BACK, "garden")])
     world.run_until(lambda: network.tree.root.owns("garden/x"))
     kitchen = network.run_again(kitchen)
-    world.run_until(lambda: kitchen.owns(KETTLE))
     subscriber.publish()
     assert subscriber.read() == [1, 2]
 
@@ -232,8 +234,7 @@ def test_a_subtree_around_a_child_that_has_lost_its_link_is_delegated_after_done
     porch = network.start("porch")
     world.run_until(lambda: porch.control.is_serving)
     subscriber.publish()
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    world.run_until(lambda: kitchen.owns(KETTLE))
+    kitchen = network.start_kitchen()
     network.lose_link(kitchen, "home/kitchen")
     Operator(world, [Step(porch, pb.ORDER_KIND_CLAIM, "home")])
     world.run(10 * SECOND)
@@ -246,11 +247,9 @@ def test_a_subtree_around_a_child_that_has_lost_its_link_is_delegated_after_done
 
 def test_a_cut_below_a_child_that_owes_done_is_kept_for_longer_than_a_lease() -> None:
     network = Owners()
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    kitchen = network.start_kitchen()
     network.world.run(3 * timers.LEASE)
     kitchen = network.run_again(kitchen)
-    network.world.run_until(lambda: kitchen.owns(KETTLE))
     network.world.run(2 * timers.LEASE)
     assert network.oven.owns(TOPIC)
 
@@ -258,8 +257,7 @@ def test_a_cut_below_a_child_that_owes_done_is_kept_for_longer_than_a_lease() ->
 def test_the_cuts_below_a_child_that_owes_done_end_with_its_lease() -> None:
     """The child and the owner below it have gone: the parent serves all topics again."""
     network = Owners()
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    network.world.run_until(lambda: kitchen.owns(KETTLE))
+    kitchen = network.start_kitchen()
     kitchen.kill()
     network.oven.kill()
     network.world.run_until(lambda: network.tree.root.owns(TOPIC), 3 * timers.LEASE)
@@ -270,8 +268,7 @@ def test_a_restarted_child_is_refused_while_its_delegation_is_not_on_the_disk() 
     """Its handover could not commit, and its subtree would have no owner for as long as the child asks."""
     network = Owners()
     world = network.world
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    world.run_until(lambda: kitchen.owns(KETTLE))
+    kitchen = network.start_kitchen()
     world.run(2 * timers.LEASE)
     network.oven.kill()
     network.oven = network.oven.restart(remembers=True)
@@ -318,8 +315,7 @@ def test_a_child_that_has_renewed_over_another_link_is_not_sent_what_it_had_once
     world, root = network.world, network.tree.root
     subscriber = AbsentSubscriber(network.tree, KETTLE)
     subscriber.publish(3)
-    kitchen = network.start("home/kitchen", has_full_disk=True)
-    world.run_until(lambda: kitchen.owns(KETTLE))
+    kitchen = network.start_kitchen()
     assert subscriber.read() == [1, 2, 3]
     network.lose_link(kitchen, "home/kitchen")
     world.run(3 * SECOND)

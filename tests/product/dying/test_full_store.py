@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hbroker import HBrokerError, sync
-from tests.product.network import PATIENCE, network_up
+from tests.product.network import PATIENCE, network_of
 
 FILE = """
 nodes:
@@ -42,9 +42,7 @@ def publish_until_refused(publisher: sync.Client) -> int:
 
 @pytest.mark.timeout(300)
 def test_a_full_store_refuses_what_it_would_have_to_keep_until_there_is_room(tmp_path: Path) -> None:
-    file = tmp_path / "full.yaml"
-    file.write_text(FILE)
-    with network_up(file, tmp_path / "state") as (network, root):
+    with network_of(FILE, tmp_path) as (network, root):
         for number in range(SESSIONS):
             with client_of(root, number) as client:
                 client.subscribe(f"kept/{number}", qos=1)

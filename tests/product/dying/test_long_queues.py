@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from hbroker import sync
-from tests.product.network import PATIENCE, Network, network_up
+from tests.product.network import PATIENCE, Network, network_of
 
 COUNT = 20_000
 LONG_COUNT = 10_000_000
@@ -35,9 +35,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Iterator[
 
 def node_up(directory: Path, durability: str, messages: int) -> AbstractContextManager[tuple[Network, str]]:
     """A node whose queues have room for so many messages."""
-    file = directory / "long.yaml"
-    file.write_text(FILE.format(durability=durability, messages=messages))
-    return network_up(file, directory / "state")
+    return network_of(FILE.format(durability=durability, messages=messages), directory)
 
 
 def client_of(root: str) -> sync.Client:
@@ -72,9 +70,7 @@ def test_a_long_queue_survives_a_kill_and_is_read_in_order(
     publish(root, count)
     memory = {"queued": memory_of(network) - before}
     began = time.monotonic()
-    network.processes()["root"].kill()
-    while network.event("back")["node"] != "root":
-        pass
+    network.kill_node("root")
     took = {"restart": time.monotonic() - began}
     memory["restarted"] = memory_of(network) - before
     began = time.monotonic()

@@ -9,7 +9,7 @@ import pytest
 
 from hbroker import sync
 from tests.product.home import HomeNetwork
-from tests.product.network import PATIENCE, network_up
+from tests.product.network import PATIENCE, network_of
 
 FILE = """
 nodes:
@@ -23,17 +23,13 @@ COUNT = 3_000
 
 @pytest.mark.parametrize("victim", ["garden", "kitchen"])
 def test_a_long_queue_moves_and_is_there_after_a_kill(tmp_path: Path, victim: str) -> None:
-    file = tmp_path / "stored.yaml"
-    file.write_text(FILE)
-    with network_up(file, tmp_path / "state") as (network, root), sync.connect(root) as publisher:
+    with network_of(FILE, tmp_path) as (network, root), sync.connect(root) as publisher:
         with _offline_client(root) as client:
             client.subscribe("home/kitchen/#", "home/garden/#", qos=2)
         _publish(publisher, range(COUNT))
         home = HomeNetwork(network, root)
         home.done("move", "home/kitchen", "garden")
-        network.processes()[victim].kill()
-        while network.event("back")["node"] != victim:
-            pass
+        network.kill_node(victim)
         _publish(publisher, range(COUNT, COUNT + 10))
         with _offline_client(root) as client:
             messages = client.subscribe("home/kitchen/#", "home/garden/#", qos=2)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hbroker import sync
 from tests.product.dying.test_store import FILE, TOPICS, OfflineSession
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
+from tests.product.network import PATIENCE, PROJECT, environment, network_up, run_hbroker
 from tests.waiting import until
 
 COUNT = 300
@@ -22,10 +22,7 @@ COUNT = 300
 def stored(state: Path, node: str) -> dict[str, int]:
     """How many messages wait at a node that does not run, by client."""
     (directory,) = state.glob(f"*/{node}.cuts.store")
-    command = [*hbroker("store"), "info", "--json", str(directory)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=True, cwd=PROJECT, env=environment()
-    )
+    done = run_hbroker("store", "info", "--json", directory, check=True)
     return {session["client"]: session["messages"] for session in json.loads(done.stdout)["sessions"]}
 
 

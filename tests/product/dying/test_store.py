@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from hbroker import HBrokerError, sync
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
+from tests.product.network import (
+    PATIENCE,
+    Network,
+    network_of,
+    network_up,
+    run_hbroker,
+)
 from tests.waiting import until
 
 FILE = """
@@ -95,18 +100,8 @@ class Publisher:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, str]]:
     """A network whose nodes have stores."""
-    directory = tmp_path_factory.mktemp("stored")
-    file = directory / "stored.yaml"
-    file.write_text(FILE)
-    with network_up(file, directory / "state") as network:
+    with network_of(FILE, tmp_path_factory.mktemp("stored")) as network:
         yield network
-
-
-def kill(network: Network, node: str) -> None:
-    """Kills a node, and waits until it is back."""
-    network.processes()[node].kill()
-    while network.event("back")["node"] != node:
-        pass
 
 
 @pytest.mark.parametrize("node", TOPICS)
@@ -117,7 +112,7 @@ def test_messages_for_a_session_that_is_offline_survive_a_kill(
     session = OfflineSession(root, f"offline_{node}", TOPICS[node])
     with sync.connect(root) as client:
         client.publish_many([(TOPICS[node], str(number)) for number in range(500)], qos=1, timeout=PATIENCE)
-        kill(network, node)
+        network.kill_node(node)
         client.publish(TOPICS[node], "500", qos=1, timeout=PATIENCE)
     assert session.read(500), "the session is there, with its subscription"
     assert session.received == list(range(501))
@@ -133,7 +128,7 @@ def test_nothing_acknowledged_is_lost_in_kills_under_load(stored: tuple[Network,
     for _ in range(KILLS):
         publisher = Publisher(root, topic, qos, len(acknowledged))
         publisher.wait_for(dice.randrange(1, 100))
-        kill(network, "kitchen")
+        network.kill_node("kitchen")
         # A client that ends loses what its application has not read. So nothing comes while one reads.
         publisher.stop()
         acknowledged += publisher.acknowledged
@@ -186,15 +181,7 @@ def test_a_network_that_is_killed_as_a_whole_has_everything_when_it_is_back(tmp_
 
 
 def test_a_node_without_a_place_for_its_store_says_so() -> None:
-    command = [*hbroker("node"), "--name", "n", "--subtree", "", "--listen", "127.0.0.1:0"]
-    done = subprocess.run(
-        [*command, "--durability", "fsync"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        cwd=PROJECT,
-        env=environment(),
-    )
+    flags = ["--name", "n", "--subtree", "", "--listen", "127.0.0.1:0"]
+    done = run_hbroker("node", *flags, "--durability", "fsync")
     assert done.returncode == 2
     assert "--memory" in done.stderr

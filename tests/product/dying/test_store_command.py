@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hbroker import sync
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
+from tests.product.network import PATIENCE, network_of, run_hbroker
 
 FILE = """
 nodes:
@@ -22,19 +22,14 @@ COUNT = 2_000
 
 def run(action: str, directory: Path | str, *flags: str) -> subprocess.CompletedProcess[str]:
     """Runs `hbroker store`."""
-    command = [*hbroker("store"), action, str(directory), *flags]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=PROJECT, env=environment()
-    )
+    return run_hbroker("store", action, directory, *flags)
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of a node that has ended. Messages wait in it for two clients."""
     directory = tmp_path_factory.mktemp("store")
-    file = directory / "one.yaml"
-    file.write_text(FILE)
-    with network_up(file, directory / "state") as (_, root):
+    with network_of(FILE, directory) as (_, root):
         for name, count in (("attic", COUNT), ("cellar", 10)):
             with sync.connect(root, client_id=name, session_expiry=3_600, session_key="k") as client:
                 client.subscribe(name, qos=1)
@@ -111,13 +106,11 @@ def test_an_exported_store_can_be_imported(stopped: Path, tmp_path: Path, kind: 
 
 
 def test_compacting_gives_back_what_is_not_needed(tmp_path: Path) -> None:
-    file = tmp_path / "one.yaml"
-    file.write_text(FILE)
 
     def connect(root: str, name: str) -> sync.Client:
         return sync.connect(root, client_id=name, session_expiry=3_600, session_key="k")
 
-    with network_up(file, tmp_path / "state") as (_, root):
+    with network_of(FILE, tmp_path) as (_, root):
         for name in ("reader", "absent"):
             with connect(root, name) as client:
                 client.subscribe(name, qos=1)

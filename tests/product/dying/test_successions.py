@@ -19,7 +19,7 @@ from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
 from hbroker.addresses import parse_address
 from hbroker.runtime.client.admin_request import give_order
-from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
+from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_of
 from tests.waiting import until
 
 FILE = """
@@ -94,9 +94,7 @@ class Stream:
 def test_messages_acknowledged_after_an_owner_died_for_good_reach_a_connected_subscriber(
     tmp_path: Path,
 ) -> None:
-    file = tmp_path / "successions.yaml"
-    file.write_text(FILE)
-    with network_up(file, tmp_path / "state") as (network, root):
+    with network_of(FILE, tmp_path) as (network, root):
         for number in range(ROUNDS):
             lost = one_round(network, root, range(number * AT_ONCE, (number + 1) * AT_ONCE), tmp_path)
             assert not lost, f"round {number}"
@@ -104,7 +102,7 @@ def test_messages_acknowledged_after_an_owner_died_for_good_reach_a_connected_su
 
 def one_round(network: Network, root: str, numbers: range, directory: Path) -> dict[str, list[int]]:
     """The numbers of the messages that were acknowledged and never arrived, by topic."""
-    folder = network.directory / "successions"
+    folder = network.directory / "house"
     got: dict[str, Counter[int]] = {f"home/mortal{number}/x": Counter() for number in numbers}
     with (
         sync.connect(root) as client,

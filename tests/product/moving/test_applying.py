@@ -115,6 +115,5 @@ def test_further_subtrees_are_claimed_from_the_start(tmp_path: Path) -> None:
         home = HomeNetwork(network, root)
         assert (home.owner(TOPIC), home.owner("home/bedroom/bed/x")) == ("bedroom", "kitchen")
         assert (home.owner("home/kitchen/x"), home.owner("home/bedroom/x")) == ("kitchen", "bedroom")
-        network.processes()["bedroom"].kill()
-        network.event("back")
+        network.kill_node("bedroom")
         home.await_owner(TOPIC, "bedroom")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker
+from tests.product.network import run_hbroker
 
 FILE = """
 nodes:
@@ -27,18 +27,11 @@ def topology_file(tmp_path: Path) -> Iterator[Path]:
     try:
         yield file
     finally:
-        run("down", "--state-dir", tmp_path / "state", "house")
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [*hbroker(str(arguments[0])), *map(str, arguments[1:])]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, cwd=PROJECT, env=environment()
-    )
+        run_hbroker("down", "--state-dir", tmp_path / "state", "house")
 
 
 def up(topology_file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return run(
+    return run_hbroker(
         "up", "--detach", "--any-port", "--state-dir", topology_file.parent / "state", *flags, topology_file
     )
 
@@ -48,11 +41,11 @@ def test_up_detach_returns_when_the_network_is_ready_and_the_network_goes_on(top
     assert launched.returncode == 0, launched.stderr
     ready = json.loads(launched.stdout.splitlines()[-1])
     assert ready["event"] == "ready"
-    published = run("resolve", "--root", ready["root"], "home/kitchen/oven", "--json")
+    published = run_hbroker("resolve", "--root", ready["root"], "home/kitchen/oven", "--json")
     assert json.loads(published.stdout)["owner"] == "kitchen"
-    status = run("status", "--state-dir", topology_file.parent / "state", "--json")
+    status = run_hbroker("status", "--state-dir", topology_file.parent / "state", "--json")
     assert (status.returncode, json.loads(status.stdout)["up"]) == (0, True)
-    down = run("down", "--state-dir", topology_file.parent / "state")
+    down = run_hbroker("down", "--state-dir", topology_file.parent / "state")
     assert (down.returncode, down.stdout) == (0, "stopped house\n")
     assert "stopped" in (topology_file.parent / "state" / "house" / "launcher.log").read_text()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import psutil
-
 from tests.product.home import TOPIC, HomeNetwork, Traffic
 
 LONGEST_GAP = 1.0
@@ -34,9 +32,7 @@ def test_moves_and_leaves_lose_no_message_and_cause_no_long_gap(home: HomeNetwor
 def test_a_moved_subtree_stays_with_its_owner_after_a_restart(home: HomeNetwork) -> None:
     home.done("move", "home/kitchen", "bedroom")
     for name in ("kitchen", "bedroom"):
-        process: psutil.Process = home.network.processes()[name]
-        process.kill()
-        home.network.event("back")
+        home.network.kill_node(name)
     home.await_owner(TOPIC, "bedroom")
     assert home.owner("home/bedroom/x") == "bedroom"
 

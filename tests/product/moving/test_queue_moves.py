@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections import Counter
 from itertools import cycle
@@ -20,7 +19,7 @@ import pytest
 from hbroker import sync
 from tests.product.client import PolledClient
 from tests.product.home import TWO_ROOMS, HomeNetwork
-from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
+from tests.product.network import PATIENCE, network_of, run_hbroker
 from tests.product.starvation import Starvation
 from tests.waiting import until
 
@@ -124,9 +123,7 @@ class Publisher:
 def test_only_messages_that_arrived_since_the_copying_move_after_the_stop(
     tmp_path: Path, is_long: bool
 ) -> None:
-    file = tmp_path / "house.yaml"
-    file.write_text(TWO_ROOMS)
-    with network_up(file, tmp_path / "state") as (network, root), sync.connect(root) as client:
+    with network_of(TWO_ROOMS, tmp_path) as (network, root), sync.connect(root) as client:
         home = HomeNetwork(network, root)
         sessions, messages = MANY if is_long else FEW
         offline_sessions = [OfflineSession(root, number) for number in range(sessions)]
@@ -180,15 +177,8 @@ def peak_memory(pid: int) -> int:
 
 def move(home: HomeNetwork, owner: str) -> None:
     """Runs `hbroker move home/kitchen` to its end."""
-    flags = ["--root", home.root, "--state-dir", str(home.network.directory)]
-    subprocess.run(
-        [*hbroker("move"), "home/kitchen", owner, *flags, "--timeout", str(LONG_PATIENCE_S)],
-        stdout=subprocess.DEVNULL,
-        cwd=PROJECT,
-        env=environment(),
-        timeout=LONG_PATIENCE_S,
-        check=True,
-    )
+    flags = ["--root", home.root, "--state-dir", home.network.directory, "--timeout", LONG_PATIENCE_S]
+    run_hbroker("move", "home/kitchen", owner, *flags, patience=LONG_PATIENCE_S, check=True)
 
 
 def counters(client: sync.Client, node: str) -> dict[str, int]:

@@ -14,6 +14,7 @@ import pytest
 import hbroker
 from hbroker.protocol.packets import Reason
 from tests.product.node import Node, node_up
+from tests.product.slow_reader import SlowReader
 from tests.waiting import eventually
 
 EACH = 1_000
@@ -31,30 +32,9 @@ TASKS, MESSAGES_OF_EACH = 8, 50
 s. If the publishers waited for it, that would take minutes."""
 
 
-class SlowReader:
-    """Reads a subscription at a slow pace."""
-
-    def __init__(self, messages: hbroker.Subscription) -> None:
-        self.got = 0
-        self.longest_gap_s = 0.0
-        self._last = time.monotonic()
-        self._task = asyncio.create_task(self._read(messages))
-
-    async def _read(self, messages: hbroker.Subscription) -> None:
-        async for _ in messages:
-            self.got += 1
-            if self.got % BATCH == 0:
-                await asyncio.sleep(PAUSE_S)  # the slow pace is the condition of the test
-            now = time.monotonic()
-            self.longest_gap_s, self._last = max(self.longest_gap_s, now - self._last), now
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no more messages arrive."""
-        return time.monotonic() - self._last > QUIET_S
-
-    def stop(self) -> None:
-        self._task.cancel()
+def is_quiet(reader: SlowReader) -> bool:
+    """Whether no more messages arrive."""
+    return time.monotonic() - reader.last_at > QUIET_S
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -67,7 +47,7 @@ def test_a_slow_subscriber_that_is_not_stalled_loses_nothing(qos: int, workers: 
             hbroker.connect(node.root, timeout=60) as client,
             client.subscribe("a/#", qos=qos) as messages,
         ):
-            reader = SlowReader(messages)
+            reader = SlowReader(messages, PAUSE_S, BATCH)
             others = [await hbroker.connect(node.root, timeout=60) for _ in range(publishers)]
             batch = [("a/b", b"%d" % number) for number in range(EACH)]
             answers = await asyncio.gather(
@@ -75,10 +55,10 @@ def test_a_slow_subscriber_that_is_not_stalled_loses_nothing(qos: int, workers: 
             )
             assert not any(answers), "nothing was refused"
             expected = publishers * EACH
-            await eventually(lambda: reader.got == expected or reader.is_quiet, "all came", WITHIN_S)
+            await eventually(lambda: len(reader.got) == expected or is_quiet(reader), "all came", WITHIN_S)
             reader.stop()
             lost = (await asyncio.to_thread(node.drops)).get("queue_full", 0)
-            assert reader.got + lost == expected, "what was acknowledged came, or is counted"
+            assert len(reader.got) + lost == expected, "what was acknowledged came, or is counted"
             assert lost == 0 or reader.longest_gap_s > STARVED_S
             for other in others:
                 await other.close()

@@ -363,12 +363,18 @@ def test_a_join_outside_of_a_session_counts_only_for_its_sender_and_for_a_limite
     assert pair.drops(pair.root) == {"unauthenticated": 3}
 
 
-def test_a_proof_does_not_count_for_a_parent_at_another_address() -> None:
-    """A relay between both ends cannot pass for one of them."""
-    diagnostics = Diagnostics()
+def child_and_parent() -> tuple[Any, Diagnostics, Channels, Channels]:
+    """Both ends, over one core, which hands each packet to the test."""
     core: Any = _Core()
+    diagnostics = Diagnostics()
     child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), diagnostics)
     parent = Channels(core, KEY, ("10.0.0.1", 7700), Random(2), Nonces(b"2" * 16), diagnostics)
+    return core, diagnostics, child, parent
+
+
+def test_a_proof_does_not_count_for_a_parent_at_another_address() -> None:
+    """A relay between both ends cannot pass for one of them."""
+    core, diagnostics, child, parent = child_and_parent()
     child.connect(("10.0.0.9", 7700))
     child.send(1, pack(join_of_child(0)))
     parent.open(1, core.take())
@@ -378,10 +384,7 @@ def test_a_proof_does_not_count_for_a_parent_at_another_address() -> None:
 
 
 def test_a_packet_for_which_the_link_has_no_room_is_sent_again_with_the_same_sequence_number() -> None:
-    diagnostics = Diagnostics()
-    core: Any = _Core()
-    child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), diagnostics)
-    parent = Channels(core, KEY, ("10.0.0.1", 7700), Random(2), Nonces(b"2" * 16), diagnostics)
+    core, _, child, parent = child_and_parent()
     child.connect(("10.0.0.1", 7700))
     assert child.send(1, pack(join_of_child(0)))
     parent.open(1, core.take())

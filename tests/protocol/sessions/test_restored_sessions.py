@@ -141,12 +141,13 @@ def test_without_a_store_the_node_waits_for_connected_sessions_and_no_others() -
     assert set(notes.sessions) == {S}
 
 
-def with_will(notes: Notes, delay_s: int = 0) -> tuple[SoleNode, int]:
+def with_will(delay_s: int = 0) -> tuple[Notes, SoleNode, int]:
+    notes = Notes()
     node = SoleNode(None, notes, durability=Durability.FSYNC)
     link = persistent(node, S)
     ack = node.will(link, "home/gone", delay_s=delay_s, session_expiry_s=EXPIRY_S)
     assert ack.reason == pb.REASON_SUCCESS
-    return node, link
+    return notes, node, link
 
 
 def gone(node: SoleNode) -> int:
@@ -162,8 +163,7 @@ def test_without_a_store_no_will_is_saved() -> None:
 
 
 def test_a_will_of_a_client_that_does_not_come_back_after_a_kill_is_published_once() -> None:
-    notes = Notes()
-    node, _ = with_will(notes)
+    notes, node, _ = with_will()
     node = next_run(notes, node, Durability.FSYNC)
     node.pass_time(IDLE_TIMEOUT / SECOND - 1)
     assert gone(node) == 0, "the client may still come back"
@@ -176,8 +176,7 @@ def test_a_will_of_a_client_that_does_not_come_back_after_a_kill_is_published_on
 
 
 def test_a_client_that_comes_back_after_a_kill_keeps_its_will() -> None:
-    notes = Notes()
-    node, _ = with_will(notes)
+    notes, node, _ = with_will()
     node = next_run(notes, node, Durability.FSYNC)
     link = node.link_up(S)
     node.pass_time(100)
@@ -188,16 +187,14 @@ def test_a_client_that_comes_back_after_a_kill_keeps_its_will() -> None:
 
 def test_another_run_of_the_client_has_the_will_of_the_killed_one_published() -> None:
     for delay_s, count in ((0, 1), (30, 0)):
-        notes = Notes()
-        node, _ = with_will(notes, delay_s)
+        notes, node, _ = with_will(delay_s)
         node = next_run(notes, node, Durability.FSYNC)
         node.link_up(S, run=99)
         assert gone(node) == count
 
 
 def test_a_delay_goes_on_over_a_kill() -> None:
-    notes = Notes()
-    node, link = with_will(notes, delay_s=60)
+    notes, node, link = with_will(delay_s=60)
     node.link_down(link, S)
     node = next_run(notes, node, Durability.FSYNC, after_s=40)
     node.pass_time(19)
@@ -208,16 +205,14 @@ def test_a_delay_goes_on_over_a_kill() -> None:
 
 def test_a_will_that_was_withdrawn_or_published_is_not_saved_any_more() -> None:
     for ends in (pb.REASON_NORMAL_DISCONNECTION, pb.REASON_DISCONNECT_WITH_WILL):
-        notes = Notes()
-        node, link = with_will(notes, delay_s=60)
+        notes, node, link = with_will(delay_s=60)
         assert set(notes.wills) == {S}
         node.tell(link, pb.Leave(reason=ends, keep_session=True))
         assert notes.wills == {}
 
 
 def test_wills_are_set_aside_with_the_store() -> None:
-    notes = Notes()
-    node, _ = with_will(notes)
+    notes, node, _ = with_will()
     node = next_run(notes, node, Durability.NONE)
     assert notes.wills == {}
     node.pass_time(IDLE_TIMEOUT / SECOND + 1)
@@ -226,8 +221,7 @@ def test_wills_are_set_aside_with_the_store() -> None:
 
 def test_a_will_of_another_run_waits_until_that_of_the_killed_one_is_published() -> None:
     for ends in (pb.REASON_NORMAL_DISCONNECTION, None):
-        notes = Notes()
-        node, _ = with_will(notes)
+        notes, node, _ = with_will()
         node = next_run(notes, node, Durability.FSYNC)
         node.core.is_full = True
         link = node.link_up(S, run=99)
@@ -244,8 +238,7 @@ def test_a_will_of_another_run_waits_until_that_of_the_killed_one_is_published()
 
 
 def test_a_client_that_is_not_back_before_a_second_kill_has_its_time_again() -> None:
-    notes = Notes()
-    node, _ = with_will(notes)
+    notes, node, _ = with_will()
     node = next_run(notes, node, Durability.FSYNC)
     node.pass_time(10)
     node = next_run(notes, node, Durability.FSYNC, after_s=10)

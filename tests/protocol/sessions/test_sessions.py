@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -28,14 +29,20 @@ def session_of(node: SoleNode, session: int = S) -> Session | None:
     return node.node.sessions.get(session)
 
 
+def subscriber(**fields: Any) -> tuple[SoleNode, int]:
+    """A node with one session, which has one subscription; and the session's link."""
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/#", **fields)
+    return node, link
+
+
 def is_offline(session: Session | None) -> bool:
     return session is not None and session.is_offline
 
 
 def test_a_session_without_an_expiry_ends_with_its_link() -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#", qos=pb.QOS_AT_LEAST_ONCE)
+    node, link = subscriber(qos=pb.QOS_AT_LEAST_ONCE)
     assert node.core.opened[S][0] is False
     node.link_down(link, S)
     assert session_of(node) is None
@@ -44,9 +51,7 @@ def test_a_session_without_an_expiry_ends_with_its_link() -> None:
 
 
 def test_a_session_without_an_expiry_goes_on_over_the_next_link_of_the_same_run() -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#")
+    node, link = subscriber()
     node.subscribe(link, "garden/#")
     node.link_down(link, S, "restarted")
     again = node.link_up(S)
@@ -60,9 +65,7 @@ def test_a_session_without_an_expiry_goes_on_over_the_next_link_of_the_same_run(
 
 
 def test_a_session_without_an_expiry_ends_if_the_run_begins_no_other_link() -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#")
+    node, link = subscriber()
     node.link_down(link, S, "restarted")
     assert is_offline(session_of(node))
     node.pass_time(IDLE_TIMEOUT / SECOND + 1)
@@ -72,9 +75,7 @@ def test_a_session_without_an_expiry_ends_if_the_run_begins_no_other_link() -> N
 
 
 def test_a_session_without_an_expiry_ends_its_subscriptions_if_the_client_does_not_repeat_them() -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#")
+    node, link = subscriber()
     node.link_down(link, S, "restarted")
     again = node.link_up(S)
     node.pass_time(IDLE_TIMEOUT / SECOND + 1)
@@ -103,9 +104,7 @@ def test_a_persistent_session_is_offline_until_a_link_from_another_address_resum
 
 
 def test_a_session_ends_when_it_has_been_offline_for_its_expiry() -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#", session_expiry_s=60)
+    node, link = subscriber(session_expiry_s=60)
     node.link_down(link, S)
     node.pass_time(59.9)
     assert node.core.ended == []
@@ -126,9 +125,7 @@ def test_the_node_bounds_the_session_expiry() -> None:
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_leave_keeps_the_session_only_with_keep_session(keep: bool) -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#", session_expiry_s=60)
+    node, link = subscriber(session_expiry_s=60)
     node.tell(link, pb.Leave(reason=pb.REASON_NORMAL_DISCONNECTION, keep_session=keep))
     assert node.core.closed == [link]
     node.link_down(link, S, "closed")
@@ -299,9 +296,7 @@ def takeover_notices(node: SoleNode) -> list[tuple[str, int]]:
 
 
 def test_the_former_run_is_told_four_times_of_the_takeover() -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#", session_expiry_s=60)
+    node, link = subscriber(session_expiry_s=60)
     node.link_down(link, S, "taken_over")
     node.link_up(S, ELSEWHERE)
     node.pass_time(60)
@@ -331,9 +326,7 @@ def test_another_link_of_the_same_run_is_no_takeover() -> None:
 
 
 def test_a_node_publishes_the_message_counters_of_each_session_under_the_clients_name() -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#", session_expiry_s=60, client="lamp")
+    node, _ = subscriber(session_expiry_s=60, client="lamp")
     counters = {"accepted": 10, "delivered": 4, "expired": 1, "queued": 2, "queued_bytes": 99}
     node.core.message_totals = [
         SimpleNamespace(session=S, connected=True, stalled=True, dropped={"queue_full": 3}, **counters),
@@ -447,9 +440,7 @@ def test_an_offline_session_is_marked_interrupted_when_an_owner_is_lost_and_the_
 
 
 def test_a_session_without_subscriptions_ends_after_a_handover_and_its_link_stays() -> None:
-    node = SoleNode()
-    link = node.link_up(S)
-    node.subscribe(link, "home/#", session_expiry_s=60)
+    node, link = subscriber(session_expiry_s=60)
     node.node.sessions.end_empty(S)
     assert not node.core.ended, "a subscription is left"
     node.tell(link, pb.Unsubscribe(request=1, filter="home/#"))

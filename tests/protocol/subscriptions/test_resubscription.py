@@ -8,14 +8,11 @@ from functools import partial
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import cut_of
 from hbroker.protocol.results import Subscribed, SubscriptionFailed
-from tests.protocol.client_world import SECOND, Node, World, home, subscribed_nodes
+from tests.protocol.client_world import SECOND, Node, World, subscribed, subscribed_nodes
 
 
 def test_a_node_that_delegated_all_matching_topics_is_not_asked_again() -> None:
-    world = World()
-    nodes = home(world)
-    world.subscribe("home/kitchen/oven/#")
-    world.result(Subscribed)
+    world, nodes, _ = subscribed("home/kitchen/oven/#")
     oven = world.node("oven", "home/kitchen/oven")
     nodes["kitchen"].install_state(oven)
     world.run(seconds=3)
@@ -27,10 +24,7 @@ def test_a_node_that_delegated_all_matching_topics_is_not_asked_again() -> None:
 
 
 def test_a_subscription_is_made_again_at_the_same_node_after_its_session_was_lost() -> None:
-    world = World()
-    nodes = home(world)
-    world.subscribe("home/kitchen/#", qos=2)
-    world.result(Subscribed)
+    world, nodes, _ = subscribed("home/kitchen/#", qos=2)
     discoveries = nodes["root"].asked["Subscribe"]
     world.cut_off(nodes["kitchen"])
     assert world.run(lambda: nodes["kitchen"].subscriptions, seconds=1)
@@ -39,10 +33,7 @@ def test_a_subscription_is_made_again_at_the_same_node_after_its_session_was_los
 
 
 def test_a_subscription_follows_a_subtree_whose_owner_died() -> None:
-    world = World()
-    nodes = home(world)
-    world.subscribe("home/kitchen/#")
-    world.result(Subscribed)
+    world, nodes, _ = subscribed("home/kitchen/#")
     nodes["kitchen"].alive = False
     world.root.children.remove(nodes["kitchen"])
     successor = world.node("heir", "home/kitchen", world.root)
@@ -151,10 +142,7 @@ def test_subtrees_that_are_handed_back_one_after_the_other_cause_no_discovery() 
 def test_clients_that_lose_the_same_owner_return_at_different_times() -> None:
     returns = []
     for seed in range(40):
-        world = World(seed)
-        nodes = home(world)
-        world.subscribe("home/kitchen/#")
-        world.result(Subscribed)
+        world, nodes, _ = subscribed("home/kitchen/#", seed=seed)
         world.run(seconds=1)
         lost_at = world.now
         world.cut_off(nodes["kitchen"])

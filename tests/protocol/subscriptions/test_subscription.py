@@ -24,7 +24,7 @@ from hbroker.protocol.subscriptions.client.subscription import (
     SubscriptionEvent,
     SubscriptionState,
 )
-from tests.protocol.client_world import SECOND, Node, World, home, subscribed_nodes
+from tests.protocol.client_world import SECOND, Node, World, home, subscribed, subscribed_nodes
 from tests.protocol.fake_network import Faults
 
 
@@ -84,10 +84,7 @@ def test_a_subscription_is_complete_as_soon_as_the_silent_owner_is_back() -> Non
 
 
 def test_a_subscription_moves_to_an_owner_that_joins_later() -> None:
-    world = World()
-    nodes = home(world)
-    world.subscribe("home/kitchen/#", qos=1)
-    world.result(Subscribed)
+    world, nodes, _ = subscribed("home/kitchen/#", qos=1)
     oven = world.node("oven", "home/kitchen/oven")
     nodes["kitchen"].install_state(oven)
     world.run(seconds=5)
@@ -219,10 +216,7 @@ def test_a_node_that_sends_an_unsolicited_suback_over_a_new_link_is_asked_for_it
 
 def test_the_target_of_a_handover_is_asked_in_the_name_of_the_listener_that_joined_meanwhile() -> None:
     for seed in range(100):
-        world = World(seed)
-        nodes = home(world)
-        world.subscribe("home/kitchen/#")
-        world.result(Subscribed)
+        world, nodes, _ = subscribed("home/kitchen/#", seed=seed)
         oven = world.node("oven", "home/kitchen/oven")
         named: list[int] = []
 
@@ -307,10 +301,7 @@ def test_forged_answers_neither_complete_a_subscription_nor_divert_it() -> None:
 
 
 def test_a_malformed_unsolicited_suback_is_dropped() -> None:
-    world = World()
-    nodes = home(world)
-    world.subscribe("home/kitchen/#")
-    world.result(Subscribed)
+    world, nodes, _ = subscribed("home/kitchen/#")
     link = world.links[nodes["kitchen"].address]
     for packet in (
         b"",

@@ -6,14 +6,11 @@ from __future__ import annotations
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions.client.options import Options
-from tests.protocol.client_world import SECOND, World, home, subscribed_nodes
+from tests.protocol.client_world import SECOND, World, home, subscribed, subscribed_nodes
 
 
 def test_unsubscribe_ends_the_subscription_at_every_owner_and_leaves_no_state() -> None:
-    world = World()
-    home(world)
-    id = world.subscribe("#")
-    world.result(Subscribed)
+    world, _, id = subscribed("#")
     world.control.unsubscribe(world.now, id)
     world.result(Unsubscribed)
     assert subscribed_nodes(world, "#") == set()
@@ -21,10 +18,7 @@ def test_unsubscribe_ends_the_subscription_at_every_owner_and_leaves_no_state() 
 
 
 def test_unsubscribe_does_not_wait_for_a_dead_owner() -> None:
-    world = World()
-    nodes = home(world)
-    id = world.subscribe("home/kitchen/#")
-    world.result(Subscribed)
+    world, nodes, id = subscribed("home/kitchen/#")
     nodes["kitchen"].alive = False
     started = world.now
     world.control.unsubscribe(world.now, id)
@@ -47,20 +41,14 @@ def test_a_leaving_group_member_acknowledges_nothing_until_every_owner_has_answe
 
 
 def test_an_unsubscribe_without_a_group_withholds_no_acknowledgement() -> None:
-    world = World()
-    home(world)
-    id = world.subscribe("#")
-    world.result(Subscribed)
+    world, _, id = subscribed("#")
     world.control.unsubscribe(world.now, id)
     world.result(Unsubscribed)
     assert world.leaving == []
 
 
 def test_a_handover_that_crosses_an_unsubscribe_leaves_no_subscription() -> None:
-    world = World()
-    nodes = home(world)
-    id = world.subscribe("home/kitchen/#")
-    world.result(Subscribed)
+    world, nodes, id = subscribed("home/kitchen/#")
     oven = world.node("oven", "home/kitchen/oven")
     nodes["kitchen"].install_state(oven)
     world.control.unsubscribe(world.now, id)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -26,6 +25,9 @@ from hbroker.protocol.results import (
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.wills.client_will import Will
 from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from hbroker import Client, sync
 
 T = TypeVar("T")
 
@@ -225,6 +227,13 @@ class FakeControl:
         return self.results.pop(0) if self.results else None
 
 
+def control_of(client: Client | sync.Client) -> FakeControl:
+    """The fake control of a client."""
+    control: object = client._dispatcher.control
+    assert isinstance(control, FakeControl)
+    return control
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
     """Installs the fakes. Returns the endpoint that the next client gets."""
     from hbroker import sync
@@ -235,13 +244,3 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
     for shell in (async_client, sync):
         monkeypatch.setattr(shell, "new_endpoint", lambda listen, identity: endpoint)
     return endpoint
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Runs the scenario in an event loop of its own, with a time limit."""
-
-    async def limited() -> None:
-        async with asyncio.timeout(2 * PATIENCE_S):
-            await scenario
-
-    asyncio.run(limited())

@@ -12,7 +12,7 @@ from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.runtime.client.delivery import options_of
 from hbroker.runtime.client.dispatcher import Dispatcher, config_of
 from hbroker.runtime.client.identity import Identity
-from hbroker.runtime.client.publication import encoded
+from hbroker.runtime.client.publication import Batch, encoded
 
 LARGEST = 2_000
 
@@ -31,7 +31,7 @@ def publish(dispatcher: Dispatcher, topic: str, payload: bytes, properties: Any)
 
 
 def publish_many(dispatcher: Dispatcher, topic: str, payload: bytes, properties: Any) -> object:
-    return dispatcher.publish_many([(topic, payload)], properties, lambda result: None)
+    return dispatcher.publish_many([(topic, payload)], properties, Batch(lambda: None))
 
 
 @pytest.mark.parametrize("verb", [publish, publish_many])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,13 +17,9 @@ from hbroker.protocol.sessions.options import session_id
 from hbroker.runtime.client.delivery import options_of
 from hbroker.runtime.client.dispatcher import config_of
 from hbroker.runtime.client.identity import Identity
-from tests.runtime.client.client_fakes import FakeControl, FakeEndpoint, Message
+from tests.runtime.client.client_fakes import FakeEndpoint, Message, control_of
 
 NUMBERS = count(1)
-
-
-def control_of(client: sync.Client) -> FakeControl:
-    return cast(FakeControl, client._dispatcher.control)
 
 
 def message(*subscriptions: int, qos: int = 1, retained: bool = False) -> Message:

@@ -9,13 +9,8 @@ import pytest
 from hbroker import sync
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Unreachable
 from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFailed
-from tests.runtime.client.client_fakes import FakeControl, FakeEndpoint, Message
-
-
-def control_of(client: sync.Client) -> FakeControl:
-    control: object = client._dispatcher.control
-    assert isinstance(control, FakeControl)
-    return control
+from tests.runtime.client.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, control_of
+from tests.waiting import until
 
 
 def test_publish_waits_for_its_acknowledgement_in_each_thread(endpoint: FakeEndpoint) -> None:
@@ -29,9 +24,8 @@ def test_publish_waits_for_its_acknowledgement_in_each_thread(endpoint: FakeEndp
         threads = [threading.Thread(target=publish, args=(f"t/{n}",)) for n in range(8)]
         for thread in threads:
             thread.start()
+        until(lambda: len(endpoint.published) == 9, "all are published", PATIENCE_S)
         for sequence in range(2, 10):
-            while len(endpoint.published) < sequence:
-                threads[0].join(0.001)
             endpoint.give_event(Published(sequence, endpoint.published[sequence - 1], sequence % 2))
         for thread in threads:
             thread.join(5)

@@ -584,10 +584,7 @@ class Delegations:
                 some.pop(subtree, None)
             else:
                 some[subtree] = child
-        if due is None:
-            self._transfer_timers.cancel(subtree)
-        else:
-            self._transfer_timers.set(subtree, due)
+        self._transfer_timers.set(subtree, due)
 
     def _schedule(self, child: Child) -> None:
         """§5.6: under `serve` a subtree that was handed over is never taken back by itself."""

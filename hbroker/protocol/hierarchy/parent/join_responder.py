@@ -226,9 +226,7 @@ class JoinResponder:
             case Admitted():
                 self._admit(now, requester.session_link, join, applicant, decision.grant)
 
-    def _decision(
-        self, requester: Requester, applicant: Applicant
-    ) -> Admitted | DecidedByChild | JoinRefused:
+    def _decision(self, requester: Requester, applicant: Applicant) -> JoinDecision:
         parent = requester.parent_link
         is_misrouted = parent is not None and not self._jurisdiction.is_granted_by(parent, applicant.subtree)
         is_closed = any(is_within(applicant.subtree, closed) for closed in self._closed)
@@ -339,9 +337,8 @@ class JoinResponder:
                 self._delegations.renew(child, link, now + lease)
                 self._grant(now, link, join, delegation, lease, policy)
                 return
-            self._delegations.overtake(
-                child
-            )  # The child takes this node for silent, and has not committed, so it serves on.
+            # The child takes this node for silent, and has not committed, so it serves on.
+            self._delegations.overtake(child)
         if delegation.link != link and not self._delegations.is_cut(child):
             self._refuse(Requester(applicant.address, session_link=link), join, _STALE)
             return

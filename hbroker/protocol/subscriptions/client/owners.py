@@ -472,15 +472,11 @@ class SubscriptionOwners:
         elif not is_whole:
             pass
         elif suback.active:
-            self._handle_active(now, owner, suback)
+            if self._subscribe_requests.answered(owner, suback.request):
+                self._activate(now, owner)
         else:
             self._not_responsible(now, link, owner, suback)
         self._on_change(subscription)
-
-    def _handle_active(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
-        is_settled = self._subscribe_requests.answered(owner, suback.request)
-        if is_settled:
-            self._activate(now, owner)
 
     def _renew_targets(self, now: int, subscription: ClientSubscription, cuts: Iterable[pb.Cut]) -> None:
         """§5.4: what a node got by a handover is older than what the source was asked since. So the target is

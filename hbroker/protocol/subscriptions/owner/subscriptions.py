@@ -80,16 +80,13 @@ class Announcements:
     def handle_timeout(self, now: int) -> None:
         """Runs the next round, if it is due."""
         if self._next_round_at is not None and now >= self._next_round_at:
-            self._run_round()
+            for _ in range(min(PER_ITERATION, len(self._queue))):
+                self._announce(*self._queue.popleft())
             self._next_round_at = now + PAUSE if self._queue else None
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: nothing waits."""
         return self._next_round_at
-
-    def _run_round(self) -> None:
-        for _ in range(min(PER_ITERATION, len(self._queue))):
-            self._announce(*self._queue.popleft())
 
 
 class OwnerSubscriptions:
@@ -205,8 +202,7 @@ class OwnerSubscriptions:
         ack = self._ack(request.request, key)
         if session is None or not self._remove(session.id, key):
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
-        if not self._after_sync.run_after_replies(link, partial(self._core.send, link, pack(ack))):
-            self._diagnostics.count("unsubacks_not_sent")
+        self._send_after_replies(link, pack(ack), "unsubacks_not_sent")
 
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
         """After a restart: makes the sessions that were connected and their subscriptions again, offline. So
@@ -434,8 +430,7 @@ class OwnerSubscriptions:
         self._remove(session, key)
         ack = self._ack(0, key, request.qos)
         ack.reason = Reason.REASON_QUOTA_EXCEEDED
-        if not self._after_sync.run_after_replies(link, partial(self._core.send, link, pack(ack))):
-            self._diagnostics.count("subacks_not_sent")
+        self._send_after_replies(link, pack(ack), "subacks_not_sent")
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter
@@ -573,10 +568,11 @@ class OwnerSubscriptions:
         ack.resumed = ack.active and not subscription.interrupted
         held = dict.fromkeys([*self._jurisdiction.served_subtrees(ack.filter), *came])
         for packet in self._subacks.of(ack, passed_to, list(held)):
-            if not self._after_sync.run_after_replies(
-                session.link, partial(self._core.send, session.link, packet)
-            ):
-                self._diagnostics.count("subacks_not_sent")
+            self._send_after_replies(session.link, packet, "subacks_not_sent")
+
+    def _send_after_replies(self, link: int, packet: bytes, else_counted_as: str) -> None:
+        if not self._after_sync.run_after_replies(link, partial(self._core.send, link, packet)):
+            self._diagnostics.count(else_counted_as)
 
     def _cuts(self, filter: str) -> list[Cut]:
         return [delegation.as_cut() for delegation in self._jurisdiction.touched_cuts(filter)]

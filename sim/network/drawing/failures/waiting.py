@@ -28,7 +28,7 @@ from ...actions import (
 )
 from ...paths import Faults
 from ...plan import ROOT, SECOND, NodePlan
-from ..nodes.successions import FAULTS
+from ..nodes.successions import FAULTS, owned
 
 __all__ = ["draw_waiting"]
 
@@ -54,7 +54,7 @@ def draw_waiting(
     Nothing else fails, so that every message that waited must come. Not under `serve`, where a lease does not
     end (§5.6).
     """
-    owners = [(node, topic) for node in nodes if node.name not in late for topic in _owned(node, topics)]
+    owners = [(node, topic) for node in nodes if node.name not in late for topic in owned(node, topics)]
     chosen = [one for one in owners if one[0].name != ROOT and one[0].policy is LeasePolicy.FENCE]
     has_other = any(isinstance(action, (Exhaust, Falter, Succeed)) for action in actions)
     kind = random.randrange(10)
@@ -118,7 +118,3 @@ def _message(
 ) -> Publish:
     at = begin + random.randrange(within)
     return Publish(at, random.choice(publishers), topic, random.choice((1, 2)), size)
-
-
-def _owned(node: NodePlan, topics: tuple[str, ...]) -> list[str]:
-    return [topic for topic in topics if topic.rpartition("/")[0] == node.subtree]

@@ -17,7 +17,7 @@ from hbroker.protocol import timers
 from ...actions import Action, Dismiss, Exhaust, Falter, Leave, Move, Publish, Restart, Succeed
 from ...paths import Faults
 from ...plan import ROOT, SECOND, NodePlan
-from .successions import FAULTS
+from .successions import FAULTS, owned
 
 __all__ = ["draw_returns"]
 
@@ -44,7 +44,7 @@ def draw_returns(
     back while its parent is silent, no node would serve it (§5.6).
     """
     movable = [n for n in nodes if n.name not in {ROOT, *late} and n.policy is LeasePolicy.FENCE]
-    owners = [(node, topic) for node in movable for topic in topics if _owns(node, topic)]
+    owners = [(node, topic) for node in movable for topic in owned(node, topics)]
     has_other = any(isinstance(action, (Exhaust, Falter, Succeed)) for action in actions)
     if random.randrange(8) or len(movable) < 2 or not owners or has_other:
         return paths, actions
@@ -98,7 +98,3 @@ def _moves_within_idle_timeout(
 def _messages(random: Random, begin: int, end: int, topic: str, publishers: list[str]) -> Iterator[Action]:
     for moment in range(begin, end, EVERY):
         yield Publish(moment, random.choice(publishers), topic, random.choice((1, 2)), 20)
-
-
-def _owns(node: NodePlan, topic: str) -> bool:
-    return topic.rpartition("/")[0] == node.subtree

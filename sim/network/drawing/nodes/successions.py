@@ -12,7 +12,7 @@ from ...actions import DISTURBANCES, Action, Continue, Heal, Publish, Restart, S
 from ...paths import Faults
 from ...plan import ROOT, SECOND, NodePlan
 
-__all__ = ["FAULTS", "draw_successions", "meanwhile"]
+__all__ = ["FAULTS", "draw_successions", "meanwhile", "owned"]
 
 MEANWHILE = timers.LEASE + 10 * SECOND
 """The time until everything is quiet again."""
@@ -56,6 +56,11 @@ def meanwhile(random: Random, at: int, publishers: list[str], topics: list[str])
     for moment in range(at, at + MEANWHILE, SECOND // 4) if topics else ():
         qos = random.choice((1, 2))
         yield Publish(moment, random.choice(publishers), random.choice(topics), qos, 20)
+
+
+def owned(node: NodePlan, topics: tuple[str, ...]) -> list[str]:
+    """The topics right at the top of a node's subtree."""
+    return [topic for topic in topics if topic.rpartition("/")[0] == node.subtree]
 
 
 FAULTS = (*DISTURBANCES, Heal, Continue, Wake, Restart)
