@@ -45,6 +45,17 @@ def test_pages_outside_of_the_site_link_to_existing_files(page: str) -> None:
         assert target.startswith("https://") or (ROOT / target).exists(), target
 
 
+def test_the_pages_name_the_versions_that_a_build_needs() -> None:
+    preflight = (ROOT / "scripts" / "preflight.sh").read_text("utf-8")
+    python, rust = re.findall(r"OLDEST_(?:PYTHON|RUST)=([\d.]+)", preflight)
+    for page in ("README.md", "CONTRIBUTING.md", "docs/install.md"):
+        text = (ROOT / page).read_text("utf-8")
+        assert f"Python {python} or later" in text, page
+        assert re.search(rf"Rust\S* {re.escape(rust)} or later", text), page
+    (version,) = re.findall(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text("utf-8"), re.MULTILINE)
+    assert f"`hbroker {version}`" in (DOCS / "install.md").read_text("utf-8")
+
+
 def test_decision_records_are_numbered_and_listed() -> None:
     records = sorted((DOCS / "adr").glob("[0-9]*.md"))
     index = (DOCS / "adr" / "index.md").read_text("utf-8")
