@@ -34,7 +34,7 @@ class Stage:
         ownership: Ownership,
         deliveries: Deliveries,
         bounds: Bounds,
-        attacker: Attacker,
+        attacker: Attacker | None,
     ) -> None:
         self._world = world
         self._processes = processes

@@ -30,8 +30,8 @@ def publish(dispatcher: Dispatcher, topic: str, payload: bytes, properties: Any)
     return dispatcher.publish(topic, payload, properties)
 
 
-def publish_many(dispatcher: Dispatcher, topic: str, payload: bytes, properties: Any) -> object:
-    return dispatcher.publish_many([(topic, payload)], properties, Batch(lambda: None))
+def publish_many(dispatcher: Dispatcher, topic: str, payload: bytes, properties: Any) -> None:
+    dispatcher.publish_many([(topic, payload)], properties, Batch(lambda: None))
 
 
 @pytest.mark.parametrize("verb", [publish, publish_many])
