@@ -14,9 +14,12 @@ from hbroker.addresses import format_address
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["REFUSED", "EventQueue", "GatewayEvent"]
+__all__ = ["WARNINGS", "EventQueue", "GatewayEvent"]
 
 REFUSED: Final = "client_refused"
+WITHOUT_MARK: Final = "started_without_mark"
+WARNINGS: Final = frozenset({REFUSED, WITHOUT_MARK})
+"""The events that are warnings."""
 MOST_REFUSALS: Final = 10
 """Refusals that are reported in one second."""
 _MOST: Final = 10_000
@@ -25,7 +28,7 @@ _LONGEST_NAME: Final = 128
 
 
 class GatewayEvent(NamedTuple):
-    """A line of the log: its name, and its fields. A refusal is a warning."""
+    """A line of the log: its name, and its fields."""
 
     name: str
     fields: dict[str, object]
@@ -67,6 +70,11 @@ class EventQueue:
         more, self._unreported = self._unreported + self.native_refusals(), 0
         fields = {"version": event.version, "reason": _hex(reason), "text": text, "more": more or None}
         self._add(REFUSED, event, event.client_id, fields)
+
+    def started_without_mark(self, waited_s: int) -> None:
+        """The gateway has begun to take clients although it may lack records of sessions."""
+        remedy = "look whether the owner of $gateway has room for retained messages"
+        self._queue.append(GatewayEvent(WITHOUT_MARK, {"waited_s": waited_s, "remedy": remedy}))
 
     def poll(self) -> GatewayEvent | None:
         """The next event; None: there is none."""

@@ -331,7 +331,10 @@ class FakeNativeApi:
                 its = [n for n in mine if self.listeners[n].session == session]
                 self.sessions[session].waiting.append((host.number, message, its))
                 self._hand_over(session)
-            if not sessions and not (host.number and self.left.intersection(message.subscriptions)):
+            is_own = message.publisher == self.hosts[0].publisher and not message.retained
+            if is_own and not sessions and not host.number:
+                self.member(0).handled([message.copy_id])
+            elif not sessions and not (host.number and self.left.intersection(message.subscriptions)):
                 self.gateway.handle_message(host.clock(), host.number, message)
                 self.hosts[0].has_decided = True
 

@@ -44,6 +44,11 @@ class GatewayNetwork:
     def pid(self, gateway: str) -> int:
         return int(next(run["pid"] for run in self._network.state()["gateways"] if run["name"] == gateway))
 
+    def log(self, gateway: str) -> str:
+        """The log of a gateway."""
+        (file,) = self._network.directory.glob(f"*/{gateway}.log")
+        return file.read_text()
+
     def publish(self, gateway: str, topic: str, text: str, *flags: str) -> None:
         command = ["mosquitto_pub", "-p", self.ports[gateway], "-t", topic, "-m", text, "-q", "1", *flags]
         subprocess.run(command, check=True, timeout=PATIENCE_S)
@@ -118,6 +123,13 @@ def test_a_message_reaches_a_subscriber_at_the_other_gateway(
     subscriber = network.subscribe("two", "#", "-v", "-V", version, "-i", "s")
     network.publish("one", topic, "180", "-V", version, "-i", "p")
     assert subscriber.message() == f"{topic} 180"
+
+
+def test_each_gateway_got_its_end_mark_before_it_took_clients(network: GatewayNetwork) -> None:
+    for gateway in ("one", "two"):
+        log = network.log(gateway)
+        assert "listening" in log
+        assert "started_without_mark" not in log
 
 
 def test_a_retained_message_is_sent_after_the_suback(network: GatewayNetwork) -> None:

@@ -107,7 +107,7 @@ class Startup:
         self._due = None
         self._state = _State.READY
         if not self._has_mark:
-            self._context.count("started_without_mark")
+            self._context.events.started_without_mark(_PAUSE_WITHOUT_MARK // SECOND)
         self._publish(now, b"", None)
         return True
 

@@ -32,7 +32,7 @@ from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.access.password_checks import MOST_RUNNING
 from hbroker.gateway.access.policy import Check, Decision, Refusal
 from hbroker.gateway.control import Gateway
-from hbroker.gateway.events import REFUSED
+from hbroker.gateway.events import WARNINGS
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
@@ -185,7 +185,7 @@ class _Process:
         while (check := control.poll_check(now)) is not None:
             self._check(*check)
         while (gateway_event := control.poll_event()) is not None:
-            log = self._log.warning if gateway_event.name == REFUSED else self._log.debug
+            log = self._log.warning if gateway_event.name in WARNINGS else self._log.debug
             log(gateway_event.name, **gateway_event.fields)
         self._check_progress(now)
         self._plan(now, at_once=BATCH in (len(events), len(messages), len(mqtt_events)))

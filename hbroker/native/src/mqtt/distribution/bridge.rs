@@ -140,7 +140,9 @@ impl MessageSink for Sorter {
                     continue;
                 }
                 let fields = message.view();
-                if pool_client == SHARED && message.id(&fields).0 != self.publisher {
+                // A retained message of the gateway itself tells it that it has all retained messages before it.
+                let is_wanted = message.id(&fields).0 != self.publisher || message.is_retained();
+                if pool_client == SHARED && is_wanted {
                     own.push(InboxItem::Message(message));
                 } else if message.qos > 0
                     && (pool_client == SHARED || !round.fanout.has_left(&message.subscriptions))
