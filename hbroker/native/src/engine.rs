@@ -264,7 +264,7 @@ impl Engine {
         if let Some(storing) = &mut self.out.storing {
             storing.return_tickets(&mut self.out.pending.tickets);
             for (request, messages) in storing.take_answers(self.worker) {
-                match request.copying {
+                match request.for_export {
                     None => self.out.load(now, request.key, request.from, messages),
                     Some((export, request)) => self.out.take_read(export, request, messages),
                 }

@@ -9,7 +9,7 @@ use super::Core;
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::exporting::HELD_STEP;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
-use crate::engine::handover::moves::{Copying, HeldPlace, Move, Moves};
+use crate::engine::handover::moves::{HeldPlace, Move, Moves, NodeExport};
 use crate::engine::sessions::session::copying::Progress;
 use crate::topic::Region;
 use crate::wire::Transfers;
@@ -33,7 +33,7 @@ impl Core {
             engine.begin_export(id);
             waiting += engine.queued_bytes();
         });
-        let copying = Copying {
+        let node_export = NodeExport {
             subtree: region.subtree.into(),
             less: region.less.to_vec(),
             before,
@@ -43,7 +43,7 @@ impl Core {
             copied: 0,
             most: 2 * waiting + SLACK,
         };
-        moves.all.insert(id, Move::Copying(copying));
+        moves.all.insert(id, Move::Export(node_export));
         id
     }
 
@@ -51,25 +51,25 @@ impl Core {
     /// copied. `less`: the region's current cuts.
     pub fn copy_export(&self, id: u64, less: &[String]) -> (Vec<Vec<u8>>, bool) {
         let mut moves = self.shared.moves.lock();
-        let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {
+        let Some(Move::Export(node_export)) = moves.all.get_mut(&id) else {
             return (Vec::new(), true);
         };
-        self.fit_region(id, copying, less);
+        self.fit_region(id, node_export, less);
         let mut out = Transfers::default();
-        if self.copy_held(id, copying, &mut out) != Progress::Over {
+        if self.copy_held(id, node_export, &mut out) != Progress::Over {
             return (out.into_all(), false);
         }
-        let region = Region { subtree: &copying.subtree, less: &copying.less };
-        let (step, is_round_over) = self.on(copying.worker, |engine, _| engine.copy_export(id, region));
-        copying.round += step.bytes;
-        copying.copied += step.bytes;
+        let region = Region { subtree: &node_export.subtree, less: &node_export.less };
+        let (step, is_round_over) = self.on(node_export.worker, |engine, _| engine.copy_export(id, region));
+        node_export.round += step.bytes;
+        node_export.copied += step.bytes;
         let copies = step.copies.len() as u64;
         add_step(&mut out, step);
-        let mut is_near = copying.copied > copying.most;
+        let mut is_near = node_export.copied > node_export.most;
         if is_round_over {
-            copying.worker = (copying.worker + 1) % self.workers();
-            if copying.worker == 0 {
-                is_near |= std::mem::take(&mut copying.round) < LITTLE;
+            node_export.worker = (node_export.worker + 1) % self.workers();
+            if node_export.worker == 0 {
+                is_near |= std::mem::take(&mut node_export.round) < LITTLE;
             }
         }
         moves.copied += copies;
@@ -81,19 +81,19 @@ impl Core {
     /// or the first since `less` has changed: from then on no message of the region may be accepted.
     pub fn is_uncopied(&self, id: u64, less: &[String]) -> bool {
         let mut moves = self.shared.moves.lock();
-        let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {
+        let Some(Move::Export(node_export)) = moves.all.get_mut(&id) else {
             return false;
         };
-        self.fit_region(id, copying, less);
+        self.fit_region(id, node_export, less);
         let uncopied =
             (0..self.workers()).find(|&worker| self.on(worker, |engine, _| engine.is_uncopied(id)));
-        uncopied.inspect(|&worker| copying.worker = worker).is_some()
-            || copying.at.queue < copying.before.queues.len()
+        uncopied.inspect(|&worker| node_export.worker = worker).is_some()
+            || node_export.at.queue < node_export.before.queues.len()
     }
 
     /// Copies a step of what was held before.
-    fn copy_held(&self, id: u64, copying: &mut Copying, out: &mut Transfers) -> Progress {
-        let Copying { before, at, .. } = copying;
+    fn copy_held(&self, id: u64, node_export: &mut NodeExport, out: &mut Transfers) -> Progress {
+        let NodeExport { before, at, .. } = node_export;
         let Some(moving) = before.queues.get(at.queue) else {
             return Progress::Over;
         };
@@ -119,14 +119,14 @@ impl Core {
     /// there are none.
     pub fn stop_export(&self, id: u64) -> u64 {
         let mut moves = self.shared.moves.lock();
-        let Some(Move::Copying(copying)) = moves.all.remove(&id) else {
+        let Some(Move::Export(node_export)) = moves.all.remove(&id) else {
             return 0;
         };
         self.each(|engine, _| engine.stop_export(id));
-        if copying.before.is_empty() {
+        if node_export.before.is_empty() {
             return 0;
         }
-        moves.all.insert(id, Move::HeldQueues(copying.before));
+        moves.all.insert(id, Move::HeldQueues(node_export.before));
         id
     }
 
@@ -136,11 +136,11 @@ impl Core {
     /// must be false.
     pub fn finish_export(&self, id: u64, less: &[String]) -> Vec<Vec<u8>> {
         let mut moves = self.shared.moves.lock();
-        let Some(Move::Copying(mut copying)) = moves.all.remove(&id) else {
+        let Some(Move::Export(mut node_export)) = moves.all.remove(&id) else {
             return Vec::new();
         };
-        self.fit_region(id, &mut copying, less);
-        let region = Region { subtree: &copying.subtree, less: &copying.less };
+        self.fit_region(id, &mut node_export, less);
+        let region = Region { subtree: &node_export.subtree, less: &node_export.less };
         self.each(|engine, now| engine.refuse_open(now, region));
         let mut out = Transfers::default();
         let (mut queues, mut seen) = (Vec::new(), Vec::new());
@@ -154,12 +154,12 @@ impl Core {
             seen.extend(engine.export_seen(now));
             choices.extend(engine.export_choices());
         });
-        while self.copy_held(id, &mut copying, &mut out) == Progress::Full {}
+        while self.copy_held(id, &mut node_export, &mut out) == Progress::Full {}
         for moving in &queues {
             moves.rest += moving.uncopied().count() as u64;
             moving.send(moving.uncopied(), &mut out);
         }
-        let mut held = copying.before;
+        let mut held = node_export.before;
         held.seen.extend(seen);
         held.seen.iter().for_each(|record| out.add_seen(record));
         held.choices.extend(choices);
@@ -240,10 +240,10 @@ impl Core {
     }
 
     /// If the region has changed, all copies are invalid.
-    fn fit_region(&self, id: u64, copying: &mut Copying, less: &[String]) {
-        if copying.less != less {
-            copying.less = less.to_vec();
-            (copying.worker, copying.round, copying.copied) = (0, 0, 0);
+    fn fit_region(&self, id: u64, node_export: &mut NodeExport, less: &[String]) {
+        if node_export.less != less {
+            node_export.less = less.to_vec();
+            (node_export.worker, node_export.round, node_export.copied) = (0, 0, 0);
             self.each(|engine, _| engine.copy_anew(id));
         }
     }

@@ -1,4 +1,5 @@
-//! A subtree whose messages in one worker are being copied, at the source of a move (§5.4).
+//! The part of an export in one worker, at the source of a handover (§5.4): it copies the messages of a subtree from
+//! this worker's sessions, step by step.
 
 use crate::engine::handover::copied::Step;
 use crate::engine::handover::stored_copies::{Read, SessionReader, StoreReader, StoredPart};
@@ -18,8 +19,9 @@ pub const HELD_STEP: usize = 64;
 /// The most sessions whose stored queues are read at the same time.
 const MOST_READING: usize = 32;
 
-/// A subtree whose messages in this worker are being copied.
-pub struct Exporting {
+/// The part of an export in one worker: the sessions whose messages are being copied.
+pub struct WorkerExport {
+    /// The number of the export, the same in all workers.
     pub id: u64,
     /// The session slot at which this round continues.
     position: usize,
@@ -31,7 +33,7 @@ pub struct Exporting {
     last_request: u64,
     /// Once the subtree is not served any more: sessions whose stored queues have to be copied, up to these numbers.
     uncopied: Option<Vec<(SessionKey, u64)>>,
-    /// The queues of sessions that have ended, and of which messages had been copied.
+    /// The queues of which messages were copied, and whose sessions have ended since.
     pub ended: Vec<u64>,
 }
 
@@ -43,7 +45,7 @@ struct Reading {
     reader: StoreReader,
 }
 
-impl Exporting {
+impl WorkerExport {
     pub fn new(id: u64) -> Self {
         Self {
             id,
@@ -135,7 +137,7 @@ impl Exporting {
     }
 }
 
-impl Exporting {
+impl WorkerExport {
     /// As [`Engine::copy_held`](crate::engine::Engine::copy_held).
     pub fn copy_held(
         &mut self,

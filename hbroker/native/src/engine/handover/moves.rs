@@ -35,7 +35,7 @@ pub struct Moves {
 }
 
 pub enum Move {
-    Copying(Copying),
+    Export(NodeExport),
     HeldQueues(HeldQueues),
 }
 
@@ -48,11 +48,11 @@ pub struct HeldPlace {
     pub position: usize,
 }
 
-/// An export that is being copied.
-pub struct Copying {
+/// An export whose messages are being copied, with the position of the next step. It covers all workers of the node.
+pub struct NodeExport {
     pub subtree: Box<str>,
     pub less: Vec<String>,
-    /// What was held before and moves along, which is copied first, and the position of the next step in it.
+    /// The queues that were held before and move along. They are copied first; `at` is the next message to copy.
     pub before: HeldQueues,
     pub at: HeldPlace,
     pub worker: u8,

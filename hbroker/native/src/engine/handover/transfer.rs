@@ -17,7 +17,7 @@
 
 use crate::Micros;
 use crate::engine::handover::copied::Step;
-use crate::engine::handover::exporting::Exporting;
+use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::handover::held_queues::Moving;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::Drop;
@@ -67,7 +67,7 @@ impl Engine {
 
     /// Begins to copy the messages of a region from the sessions, which keep them meanwhile.
     pub fn begin_export(&mut self, id: u64) {
-        self.out.exports.push(Exporting::new(id));
+        self.out.exports.push(WorkerExport::new(id));
     }
 
     /// Takes the next step of copying; the result also contains the copies that are void. True: all sessions
@@ -75,11 +75,11 @@ impl Engine {
     pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
         let mut step = Step::default();
         let Outbound { exports, sessions, storing, .. } = &mut self.out;
-        let Some(exporting) = exports.iter_mut().find(|exporting| exporting.id == id) else {
+        let Some(worker_export) = exports.iter_mut().find(|worker_export| worker_export.id == id) else {
             return (step, true);
         };
-        step.gone.extend(exporting.ended.drain(..).map(Gone::all));
-        let is_over = exporting.copy(region, sessions, storing.as_deref_mut(), &mut step);
+        step.gone.extend(worker_export.ended.drain(..).map(Gone::all));
+        let is_over = worker_export.copy(region, sessions, storing.as_deref_mut(), &mut step);
         (step, is_over)
     }
 
@@ -92,11 +92,11 @@ impl Engine {
         from: u64,
     ) -> Option<(Vec<QueuedMessage>, u64)> {
         let Outbound { exports, sessions, storing, .. } = &mut self.out;
-        let exporting = exports.iter_mut().find(|exporting| exporting.id == id);
+        let worker_export = exports.iter_mut().find(|worker_export| worker_export.id == id);
         let is_left = stored.numbers.highest().is_some_and(|last| from <= last);
-        match (exporting, sessions.get(stored.key).filter(|_| is_left)) {
-            (Some(exporting), Some(session)) => {
-                exporting.copy_held(session, stored, from, storing.as_deref_mut())
+        match (worker_export, sessions.get(stored.key).filter(|_| is_left)) {
+            (Some(worker_export), Some(session)) => {
+                worker_export.copy_held(session, stored, from, storing.as_deref_mut())
             }
             _ => Some((Vec::new(), u64::MAX)), // Or the session has ended, and its messages with it.
         }
@@ -105,21 +105,21 @@ impl Engine {
     /// As [`Core::is_uncopied`](crate::core::Core::is_uncopied).
     pub fn is_uncopied(&mut self, id: u64) -> bool {
         let Outbound { exports, sessions, .. } = &mut self.out;
-        let exporting = exports.iter_mut().find(|exporting| exporting.id == id);
-        exporting.is_some_and(|exporting| exporting.is_uncopied(sessions))
+        let worker_export = exports.iter_mut().find(|worker_export| worker_export.id == id);
+        worker_export.is_some_and(|worker_export| worker_export.is_uncopied(sessions))
     }
 
     /// Begins again, because the region has changed. The copies so far are void.
     pub fn copy_anew(&mut self, id: u64) {
-        for exporting in self.out.exports.iter_mut().filter(|exporting| exporting.id == id) {
-            exporting.begin_again();
+        for worker_export in self.out.exports.iter_mut().filter(|worker_export| worker_export.id == id) {
+            worker_export.begin_again();
         }
         self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
     }
 
     /// The subtree does not move after all.
     pub fn stop_export(&mut self, id: u64) {
-        self.out.exports.retain(|exporting| exporting.id != id);
+        self.out.exports.retain(|worker_export| worker_export.id != id);
         self.out.sessions.iter_mut().for_each(|session| session.stop_copying(id));
         self.out.spill_all();
     }
@@ -130,8 +130,8 @@ impl Engine {
         let ended = self
             .out
             .exports
-            .extract_if(.., |exporting| exporting.id == id)
-            .flat_map(|exporting| exporting.ended);
+            .extract_if(.., |worker_export| worker_export.id == id)
+            .flat_map(|worker_export| worker_export.ended);
         let mut gone: Vec<Gone> = ended.map(Gone::all).collect();
         let mut all = Vec::new();
         for left in self.out.leave(id, region) {
@@ -222,7 +222,7 @@ impl Engine {
             session.forget_moved(&stored.numbers);
             storing.moved(session.id, &stored.numbers);
             // What was read before has them still.
-            exports.iter_mut().for_each(Exporting::forget_read);
+            exports.iter_mut().for_each(WorkerExport::forget_read);
         }
     }
 

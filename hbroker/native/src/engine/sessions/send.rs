@@ -5,7 +5,7 @@
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::handover::exporting::Exporting;
+use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::{Counters, Drop};
@@ -243,8 +243,8 @@ impl Outbound {
             .filter(|_| session.is_member)
             .for_each(|member_loads| member_loads.forget(key));
         for export in session.exports() {
-            let exporting = self.exports.iter_mut().filter(|exporting| exporting.id == export);
-            exporting.for_each(|exporting| exporting.ended.push(key.0));
+            let worker_export = self.exports.iter_mut().filter(|worker_export| worker_export.id == export);
+            worker_export.for_each(|worker_export| worker_export.ended.push(key.0));
         }
         let before = session.session_counters.dropped_as(why);
         let orphans = session.end(unsent as u64, why, &mut self.pending);
@@ -296,7 +296,7 @@ impl Outbound {
         }
         if let (Some(storing), Some(stored)) = (self.storing.as_deref_mut(), stored) {
             session.take_back(now, stored, storing);
-            self.exports.iter_mut().for_each(Exporting::forget_read);
+            self.exports.iter_mut().for_each(WorkerExport::forget_read);
         }
         match self.storing.as_deref_mut() {
             Some(storing) if session.has_backlog() => {
@@ -306,7 +306,7 @@ impl Outbound {
         }
         if session.has_backlog() {
             let last = session.last_number_in_store();
-            self.exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, last));
+            self.exports.iter_mut().for_each(|worker_export| worker_export.copy_up_to(key, last));
         }
         let after = session.waiting();
         self.sessions.recount(before, after);

@@ -18,7 +18,7 @@ mod stored_queue;
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::handover::copied::Copied;
+use crate::engine::handover::copied::SessionExport;
 use crate::engine::handover::held_queues::Moving;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::bounds::Bounds;
@@ -100,8 +100,8 @@ pub struct Session {
 pub(super) struct BusyState {
     /// `None`: the owner has not looked since the session stopped being idle.
     progress_marks: Option<ProgressMarks>,
-    /// One for each subtree that is about to move.
-    pub(super) copied: Vec<Copied>,
+    /// The session's part of each export.
+    pub(super) session_exports: Vec<SessionExport>,
     /// The charge that was counted last for [`Session::shared_bytes`]: its part of its host's share (§7.8).
     counted: Share<Prefix>,
     /// The number of the last message in its stored queue; 0: it has none.
@@ -207,7 +207,7 @@ impl Session {
             busy.launched.insert_range(stored, queued_batch.queued_message.stored_at(count - 1));
         }
         let next = queued_batch.queued_message.number + u64::from(count);
-        self.copied().for_each(|copied| copied.launched(next));
+        self.session_exports().for_each(|session_export| session_export.launched(next));
         self.in_flight.open_batch(first, count, queued_batch);
     }
 
@@ -218,8 +218,8 @@ impl Session {
         in_flight.settle(first, last, |queued_batch, positions| {
             answered += u64::from(positions.len());
             credit.settle(positions.len(), queued_batch.bytes(positions));
-            for copied in busy.iter_mut().flat_map(|busy| &mut busy.copied) {
-                queued_batch.numbers(positions).for_each(|(first, last)| copied.gone(first, last));
+            for session_export in busy.iter_mut().flat_map(|busy| &mut busy.session_exports) {
+                queued_batch.numbers(positions).for_each(|(first, last)| session_export.gone(first, last));
             }
             let first = &queued_batch.queued_message;
             if first.ticket.is_some() {
@@ -398,7 +398,8 @@ impl Session {
 
     /// The session is idle: frees the memory that it needed before.
     pub fn shrink(&mut self) {
-        self.busy.take_if(|busy| busy.copied.is_empty() && busy.counted.bytes() == 0 && busy.stored == 0);
+        self.busy
+            .take_if(|busy| busy.session_exports.is_empty() && busy.counted.bytes() == 0 && busy.stored == 0);
         self.forget_progress_marks();
         self.in_flight.shrink();
         self.queue.shrink();
@@ -608,13 +609,13 @@ impl Session {
         }
     }
 
-    fn copied(&mut self) -> impl Iterator<Item = &mut Copied> {
-        self.busy.iter_mut().flat_map(|busy| &mut busy.copied)
+    fn session_exports(&mut self) -> impl Iterator<Item = &mut SessionExport> {
+        self.busy.iter_mut().flat_map(|busy| &mut busy.session_exports)
     }
 
     /// The session does not have this message any more.
     pub(super) fn forget(&mut self, number: u64) {
-        self.copied().for_each(|copied| copied.gone(number, number));
+        self.session_exports().for_each(|session_export| session_export.gone(number, number));
     }
 
     /// The number of its oldest message, or of the next one that it gets.

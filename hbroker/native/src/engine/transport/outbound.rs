@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::engine::handover::exporting::Exporting;
+use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::owner::holds::{FullSessions, Hold, Holds};
 use crate::engine::owner::member_loads::MemberLoads;
@@ -87,7 +87,7 @@ pub struct Outbound {
     pub links: Links,
     pub sessions: Sessions,
     pub pending: PendingSettlement,
-    pub exports: Vec<Exporting>,
+    pub exports: Vec<WorkerExport>,
     pub holds: Holds,
     pub full: FullSessions,
     /// Another worker takes nothing more over for its sessions.

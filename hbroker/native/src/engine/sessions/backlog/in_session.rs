@@ -2,7 +2,7 @@
 
 use super::{Backlog, Known, Loaded};
 use crate::Micros;
-use crate::engine::handover::copied::Copied;
+use crate::engine::handover::copied::SessionExport;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::{Counters, Drop};
@@ -96,7 +96,7 @@ impl Session {
         let Self { queue, in_flight, busy, session_counters, .. } = self;
         let busy = busy.get_or_insert_default();
         busy.moving.remove_all(&stored.numbers);
-        busy.copied.iter_mut().for_each(Copied::begin_again);
+        busy.session_exports.iter_mut().for_each(SessionExport::begin_again);
         session_counters.accepted += count;
         while queue.newest().is_some_and(|newest| newest.stored > first)
             && let Some(newest) = queue.pop_newest()

@@ -1,7 +1,7 @@
 //! When a worker's queues become backlogs, and when these are read.
 
 use crate::Micros;
-use crate::engine::handover::exporting::Exporting;
+use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::session::Session;
@@ -45,7 +45,7 @@ impl Outbound {
         let has_room = session.make_room(now, &queued_message, pending, counters);
         if has_room && queued_message.group.is_some() {
             // It may come from another member, of a subtree that is not served any more.
-            exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, queued_message.number));
+            exports.iter_mut().for_each(|worker_export| worker_export.copy_up_to(key, queued_message.number));
         }
         if has_room {
             session.store_behind(storing, queued_message, ticket);
@@ -67,7 +67,7 @@ impl Outbound {
 
     /// The newest messages of a session become its backlog, until few are in memory, if they are stored.
     pub fn spill(&mut self, key: SessionKey, most: usize) {
-        let can_spill = !self.exports.iter().any(Exporting::is_ending);
+        let can_spill = !self.exports.iter().any(WorkerExport::is_ending);
         if let (Some(session), Some(storing)) = (self.sessions.get_mut(key), self.storing.as_deref_mut())
             && can_spill
             && !session.is_member
@@ -116,7 +116,13 @@ impl Outbound {
             && backlog.requested.is_none()
         {
             backlog.requested = Some((backlog.next, last));
-            storing.request(ReadRequest { key, session: id, from: backlog.next, bytes: most, copying: None });
+            storing.request(ReadRequest {
+                key,
+                session: id,
+                from: backlog.next,
+                bytes: most,
+                for_export: None,
+            });
         }
     }
 
@@ -146,8 +152,9 @@ impl Outbound {
 
     /// The store's answer to a request of an export.
     pub fn take_read(&mut self, export: u64, request: u64, answer: Messages) {
-        if let Some(exporting) = self.exports.iter_mut().find(|exporting| exporting.id == export) {
-            exporting.take_answer(request, answer);
+        if let Some(worker_export) = self.exports.iter_mut().find(|worker_export| worker_export.id == export)
+        {
+            worker_export.take_answer(request, answer);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::Micros;
-use crate::engine::handover::copied::{Copied, Step};
+use crate::engine::handover::copied::{SessionExport, Step};
 use crate::engine::handover::held_queues::Moving;
 use crate::engine::handover::stored_copies::{Read, SessionReader, StoredPart};
 use crate::engine::metrics::counters::Drop;
@@ -39,25 +39,25 @@ struct StoredCopying<'a, 'b> {
 
 impl StoredCopying<'_, '_> {
     /// Copies messages that only the store has, and whose numbers are below `bound`.
-    fn copy(&mut self, copied: &mut Copied, bound: u64, step: &mut Step) -> Progress {
+    fn copy(&mut self, session_export: &mut SessionExport, bound: u64, step: &mut Step) -> Progress {
         let Self { session_reader, region, moving, launched, backlog } = self;
         let Some(backlog) = backlog else {
             return Progress::Over;
         };
-        if !copied.is_reading() {
+        if !session_export.is_reading() {
             session_reader.reader.forget();
         }
         let (base, last) = (session_reader.base, session_reader.last);
         let (key, session) = (session_reader.key, session_reader.session);
         loop {
-            let from = copied.next().max(base + backlog.next());
+            let from = session_export.next().max(base + backlog.next());
             if from >= bound || from > last {
                 return Progress::Over;
             }
             let (queued_messages, next) = match session_reader.read(from - base) {
                 Read::Part(queued_messages, next) => (queued_messages, next),
                 Read::Requested => {
-                    copied.begin_to_read();
+                    session_export.begin_to_read();
                     return Progress::Reads;
                 }
                 Read::Awaited => return Progress::Reads,
@@ -73,17 +73,17 @@ impl StoredCopying<'_, '_> {
                 let is_unread = number >= from
                     && !moving.contains(first.stored)
                     && !backlog.passes_over(first.stored)
-                    && !copied.is_gone_unread(number);
+                    && !session_export.is_gone_unread(number);
                 if is_unread {
                     let queued_message = first.in_session(base, launched);
                     let is_its = queued_message.is_of(*region);
-                    copied.pass(&queued_message, is_its);
+                    session_export.pass(&queued_message, is_its);
                     step.examined(is_its.then_some((key.0, session, &queued_message)));
                 } else {
-                    copied.pass_to(number + 1);
+                    session_export.pass_to(number + 1);
                 }
             }
-            copied.pass_to(base + next);
+            session_export.pass_to(base + next);
         }
     }
 }
@@ -97,16 +97,19 @@ impl Session {
         session_reader: &mut SessionReader<'_>,
     ) -> Progress {
         let export = session_reader.export;
-        let is_known = self.busy.iter().any(|busy| busy.copied.iter().any(|copied| copied.is_of(export)));
+        let is_known = self
+            .busy
+            .iter()
+            .any(|busy| busy.session_exports.iter().any(|session_export| session_export.is_of(export)));
         if !is_known && self.is_idle() {
             return Progress::Over;
         }
         let oldest = self.oldest();
         let Self { id, key, queue, in_flight, newest, busy, .. } = self;
-        let BusyState { copied, moving, launched, .. } = &mut **busy.get_or_insert_default();
-        let copied = Copied::among(copied, export);
-        step.gone.extend(copied.take_gone(key.0, oldest));
-        let next = copied.next();
+        let BusyState { session_exports, moving, launched, .. } = &mut **busy.get_or_insert_default();
+        let session_export = SessionExport::among(session_exports, export);
+        step.gone.extend(session_export.take_gone(key.0, oldest));
+        let next = session_export.next();
         let is_waited_for =
             |sent: &QueuedBatch| sent.queued_message.number >= next && sent.queued_message.ticket.is_some();
         if next > *newest || in_flight.iter().next().is_some_and(|(sent, _)| is_waited_for(sent)) {
@@ -122,7 +125,7 @@ impl Session {
         let backlog = queue.backlog();
         let mut stored_copying = StoredCopying { session_reader, region, moving, launched, backlog };
         for queued_message in sent.iter().chain(queue.beginning_with(next)) {
-            let progress = stored_copying.copy(copied, queued_message.number, step);
+            let progress = stored_copying.copy(session_export, queued_message.number, step);
             if progress != Progress::Over {
                 return progress;
             } else if queued_message.ticket.is_some() {
@@ -131,12 +134,12 @@ impl Session {
                 return Progress::Full;
             }
             let is_its = queued_message.is_of(region);
-            copied.pass(queued_message, is_its);
+            session_export.pass(queued_message, is_its);
             step.examined(is_its.then_some((key.0, *id, queued_message)));
         }
-        let progress = stored_copying.copy(copied, u64::MAX, step);
+        let progress = stored_copying.copy(session_export, u64::MAX, step);
         if progress == Progress::Over {
-            copied.end_reading();
+            session_export.end_reading();
             stored_copying.session_reader.reader.forget();
         }
         progress
@@ -144,26 +147,32 @@ impl Session {
 
     /// Whether some of its messages up to this number are still to be copied from its stored queue.
     pub fn is_uncopied_up_to(&self, export: u64, last: u64) -> bool {
-        let copied = self.busy.iter().flat_map(|busy| &busy.copied).find(|copied| copied.is_of(export));
-        let next = copied.map_or(1, Copied::next);
+        let session_export = self
+            .busy
+            .iter()
+            .flat_map(|busy| &busy.session_exports)
+            .find(|session_export| session_export.is_of(export));
+        let next = session_export.map_or(1, SessionExport::next);
         self.first_unread().is_some_and(|first| first.max(next) <= last)
     }
 
     /// The region has changed: the copies so far are void.
     pub fn copy_anew(&mut self, export: u64) {
-        self.copied().filter(|copied| copied.is_of(export)).for_each(Copied::begin_again);
+        self.session_exports()
+            .filter(|session_export| session_export.is_of(export))
+            .for_each(SessionExport::begin_again);
     }
 
     /// The exports for which messages were copied.
     pub fn exports(&self) -> impl Iterator<Item = u64> {
-        let copied = self.busy.iter().flat_map(|busy| &busy.copied);
-        copied.filter(|copied| copied.has_some()).map(Copied::export)
+        let session_exports = self.busy.iter().flat_map(|busy| &busy.session_exports);
+        session_exports.filter(|session_export| session_export.has_some()).map(SessionExport::export)
     }
 
     /// The subtree does not move after all.
     pub fn stop_copying(&mut self, export: u64) {
         if let Some(busy) = &mut self.busy {
-            busy.copied.retain(|copied| !copied.is_of(export));
+            busy.session_exports.retain(|session_export| !session_export.is_of(export));
         }
     }
 
@@ -182,28 +191,32 @@ impl Session {
             return None;
         }
         let (oldest, first_unread) = (self.oldest(), self.first_unread());
-        let mut copied = Copied::take_from(&mut self.busy.get_or_insert_default().copied, export);
-        let gone = copied.take_gone(self.key.0, oldest);
+        let mut session_export =
+            SessionExport::take_from(&mut self.busy.get_or_insert_default().session_exports, export);
+        let gone = session_export.take_gone(self.key.0, oldest);
         let sent = self.in_flight.extract(|sent| sent.queued_message.is_of(region));
         let sent = sent.into_iter().flat_map(|(sent, open)| sent.into_queued_messages(open));
         let sent: Vec<QueuedMessage> = sent.collect();
         sent.iter().for_each(|queued_message| self.credit.settle(1, queued_message.field.len()));
-        let is_whole = !copied.has_others()
-            && self.queue.beginning_with(copied.next()).all(|queued_message| queued_message.is_of(region));
+        let is_whole = !session_export.has_others()
+            && self
+                .queue
+                .beginning_with(session_export.next())
+                .all(|queued_message| queued_message.is_of(region));
         let mut list = if is_whole {
             self.queue.take_all()
         } else {
             self.queue.extract_list(|queued_message| queued_message.is_of(region))
         };
         sent.into_iter().rev().for_each(|queued_message| list.push_first(queued_message));
-        let (taken, behind) = (list.queued_messages.len() as u64, list.split_off(copied.next()));
+        let (taken, behind) = (list.queued_messages.len() as u64, list.split_off(session_export.next()));
         let mut stored = StoredPart::new(self.key);
         // The messages of a member of a group may go to other members, so they stay in memory, unless newer ones do
         // not.
         if !self.is_member || first_unread.is_some() {
             list.take_stored(&mut stored);
         }
-        let unread = self.take_unread(&mut copied, first_unread, &mut stored);
+        let unread = self.take_unread(&mut session_export, first_unread, &mut stored);
         let copies = list.queued_messages.len();
         self.tickets -= behind.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
         pending.tickets.extend(behind.iter().filter_map(|queued_message| queued_message.ticket));
@@ -229,7 +242,7 @@ impl Session {
     /// Takes those messages out that were copied, and that only the store has. Returns their number.
     fn take_unread(
         &mut self,
-        copied: &mut Copied,
+        session_export: &mut SessionExport,
         first_unread: Option<u64>,
         stored: &mut StoredPart,
     ) -> u64 {
@@ -237,14 +250,14 @@ impl Session {
             return 0;
         };
         let mut count = 0;
-        for (first, last) in copied.valid_from(first_unread) {
+        for (first, last) in session_export.valid_from(first_unread) {
             // Some may be on the link.
             for (first, last) in stored.numbers.missing(first - base, last - base) {
                 stored.numbers.insert_range(first, last);
                 count += last - first + 1;
             }
         }
-        let cost = copied.mean_cost() * count as usize;
+        let cost = session_export.mean_cost() * count as usize;
         stored.cost += cost;
         self.leave_backlog(count, cost);
         count
@@ -253,9 +266,12 @@ impl Session {
     /// Messages were taken out: they are gone for the other subtrees that are being copied.
     fn leave_other_exports(&mut self, stored: &StoredPart, list: &MessageList) {
         let base = self.stored_base();
-        for copied in self.copied() {
-            stored.numbers.ascending().for_each(|(first, last)| copied.gone(base + first, base + last));
-            list.queued_messages.iter().for_each(|one| copied.gone(one.number, one.number));
+        for session_export in self.session_exports() {
+            stored
+                .numbers
+                .ascending()
+                .for_each(|(first, last)| session_export.gone(base + first, base + last));
+            list.queued_messages.iter().for_each(|one| session_export.gone(one.number, one.number));
         }
     }
 
