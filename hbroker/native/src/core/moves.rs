@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use rand::Rng;
 
 use super::Core;
-use crate::engine::handover::copied::Step;
+use crate::engine::handover::copied::CopyStep;
 use crate::engine::handover::exporting::HELD_STEP;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
-use crate::engine::handover::moves::{HeldPlace, Move, Moves, NodeExport};
-use crate::engine::sessions::session::copying::Progress;
+use crate::engine::handover::moves::{HeldCursor, Move, Moves, NodeExport};
+use crate::engine::sessions::session::copying::CopyProgress;
 use crate::topic::Region;
 use crate::wire::Transfers;
 
@@ -37,7 +37,7 @@ impl Core {
             subtree: region.subtree.into(),
             less: region.less.to_vec(),
             before,
-            at: HeldPlace::default(),
+            at: HeldCursor::default(),
             worker: 0,
             round: 0,
             copied: 0,
@@ -56,7 +56,7 @@ impl Core {
         };
         self.fit_region(id, node_export, less);
         let mut out = Transfers::default();
-        if self.copy_held(id, node_export, &mut out) != Progress::Over {
+        if self.copy_held(id, node_export, &mut out) != CopyProgress::Done {
             return (out.into_all(), false);
         }
         let region = Region { subtree: &node_export.subtree, less: &node_export.less };
@@ -92,27 +92,27 @@ impl Core {
     }
 
     /// Copies a step of what was held before.
-    fn copy_held(&self, id: u64, node_export: &mut NodeExport, out: &mut Transfers) -> Progress {
+    fn copy_held(&self, id: u64, node_export: &mut NodeExport, out: &mut Transfers) -> CopyProgress {
         let NodeExport { before, at, .. } = node_export;
         let Some(moving) = before.queues.get(at.queue) else {
-            return Progress::Over;
+            return CopyProgress::Done;
         };
         if let Some(stored) = moving.stored().filter(|_| at.stored < u64::MAX) {
             let copy = self.on(stored.key.worker(), |engine, _| engine.copy_held(id, stored, at.stored));
             let Some((queued_messages, next)) = copy else {
-                return Progress::Reads;
+                return CopyProgress::AwaitsStore;
             };
             moving.send(queued_messages.iter(), out);
             at.stored = if stored.numbers.highest().is_none_or(|last| next > last) { u64::MAX } else { next };
-            return Progress::Full;
+            return CopyProgress::StepFull;
         }
         let mut count = 0;
         moving.send(moving.left_from(at.position).take(HELD_STEP).inspect(|_| count += 1), out);
         match count < HELD_STEP {
-            true => *at = HeldPlace { queue: at.queue + 1, ..HeldPlace::default() },
+            true => *at = HeldCursor { queue: at.queue + 1, ..HeldCursor::default() },
             false => at.position += count,
         }
-        Progress::Full
+        CopyProgress::StepFull
     }
 
     /// Cancels an export: nothing moves. Returns the number under which earlier records are still held; 0:
@@ -154,7 +154,7 @@ impl Core {
             seen.extend(engine.export_seen(now));
             choices.extend(engine.export_choices());
         });
-        while self.copy_held(id, &mut node_export, &mut out) == Progress::Full {}
+        while self.copy_held(id, &mut node_export, &mut out) == CopyProgress::StepFull {}
         for moving in &queues {
             moves.rest += moving.uncopied().count() as u64;
             moving.send(moving.uncopied(), &mut out);
@@ -249,7 +249,7 @@ impl Core {
     }
 }
 
-fn add_step(out: &mut Transfers, step: Step) {
+fn add_step(out: &mut Transfers, step: CopyStep) {
     step.gone.iter().for_each(|gone| out.add_gone(gone));
     for (queue, session, queued_message) in &step.copies {
         add_queued(out, (*queue, *session), queued_message);

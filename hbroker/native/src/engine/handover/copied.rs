@@ -50,7 +50,7 @@ pub struct SessionExport {
 
 /// The result of one step of copying.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct CopyStep {
     /// To be reported before the copies.
     pub gone: Vec<Gone>,
     /// The queue's name, its session, and a message.
@@ -60,7 +60,7 @@ pub struct Step {
     messages: usize,
 }
 
-impl Step {
+impl CopyStep {
     /// A message was examined; `copy` has its queue's name and its session, if it is to be copied.
     pub fn examined(&mut self, copy: Option<(u64, u64, &QueuedMessage)>) {
         self.messages += 1;

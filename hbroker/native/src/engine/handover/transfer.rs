@@ -16,7 +16,7 @@
 //! subtree moves.
 
 use crate::Micros;
-use crate::engine::handover::copied::Step;
+use crate::engine::handover::copied::CopyStep;
 use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::handover::held_queues::Moving;
 use crate::engine::handover::stored_copies::StoredPart;
@@ -72,8 +72,8 @@ impl Engine {
 
     /// Takes the next step of copying; the result also contains the copies that are void. True: all sessions
     /// have been looked at, and the next step begins with the first again.
-    pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
-        let mut step = Step::default();
+    pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (CopyStep, bool) {
+        let mut step = CopyStep::default();
         let Outbound { exports, sessions, storing, .. } = &mut self.out;
         let Some(worker_export) = exports.iter_mut().find(|worker_export| worker_export.id == id) else {
             return (step, true);

@@ -6,7 +6,7 @@ use rand::Rng;
 use super::handover::{has_passed, install, leave, raise_barrier, subscribe_persistently};
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use super::sessions::{firsts, status};
-use crate::engine::handover::copied::Step;
+use crate::engine::handover::copied::CopyStep;
 use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::storing;
@@ -90,7 +90,7 @@ impl Copy {
     pub fn step(&mut self, network: &mut Network, worker: usize) -> bool {
         let region = Region::from(self.region);
         let (step, is_over) = network.hosts[self.old].engines[worker].copy_export(EXPORT, region);
-        let Step { gone, copies, .. } = step;
+        let CopyStep { gone, copies, .. } = step;
         let mut out = Transfers::default();
         gone.iter().for_each(|gone| out.add_gone(gone));
         copies.iter().for_each(|(queue, session, queued_message)| {

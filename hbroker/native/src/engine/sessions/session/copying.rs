@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::Micros;
-use crate::engine::handover::copied::{SessionExport, Step};
+use crate::engine::handover::copied::{CopyStep, SessionExport};
 use crate::engine::handover::held_queues::Moving;
 use crate::engine::handover::stored_copies::{Read, SessionReader, StoredPart};
 use crate::engine::metrics::counters::Drop;
@@ -17,18 +17,19 @@ use crate::engine::sessions::storing::Storing;
 use crate::link::receive::ranges::RangeSet;
 use crate::topic::Region;
 
-/// What came of a step of copying a session's messages.
+/// How a step of copying one session's messages ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// A message with a ticket comes next, or a newer one than this round copies. What is left is the difference.
-    Over,
+pub enum CopyProgress {
+    /// This round copies no more of the session: the next message has a ticket, or is newer than the round, or there
+    /// is none. What is left is the difference.
+    Done,
     /// The step is full.
-    Full,
-    /// The store is reading the next ones.
-    Reads,
+    StepFull,
+    /// The store is reading the next messages.
+    AwaitsStore,
 }
 
-/// What copying messages from a session's stored queue needs to know.
+/// Copies messages that only the store has. Borrows the parts of the session that this needs.
 struct StoredCopying<'a, 'b> {
     session_reader: &'a mut SessionReader<'b>,
     region: Region<'a>,
@@ -39,10 +40,10 @@ struct StoredCopying<'a, 'b> {
 
 impl StoredCopying<'_, '_> {
     /// Copies messages that only the store has, and whose numbers are below `bound`.
-    fn copy(&mut self, session_export: &mut SessionExport, bound: u64, step: &mut Step) -> Progress {
+    fn copy(&mut self, session_export: &mut SessionExport, bound: u64, step: &mut CopyStep) -> CopyProgress {
         let Self { session_reader, region, moving, launched, backlog } = self;
         let Some(backlog) = backlog else {
-            return Progress::Over;
+            return CopyProgress::Done;
         };
         if !session_export.is_reading() {
             session_reader.reader.forget();
@@ -52,22 +53,22 @@ impl StoredCopying<'_, '_> {
         loop {
             let from = session_export.next().max(base + backlog.next());
             if from >= bound || from > last {
-                return Progress::Over;
+                return CopyProgress::Done;
             }
             let (queued_messages, next) = match session_reader.read(from - base) {
                 Read::Part(queued_messages, next) => (queued_messages, next),
                 Read::Requested => {
                     session_export.begin_to_read();
-                    return Progress::Reads;
+                    return CopyProgress::AwaitsStore;
                 }
-                Read::Awaited => return Progress::Reads,
+                Read::Awaited => return CopyProgress::AwaitsStore,
             };
             while let Some(first) = queued_messages.front() {
                 let number = base + first.stored;
                 if number >= bound {
-                    return Progress::Over;
+                    return CopyProgress::Done;
                 } else if step.is_full() {
-                    return Progress::Full;
+                    return CopyProgress::StepFull;
                 }
                 let Some(first) = queued_messages.pop_front() else { break };
                 let is_unread = number >= from
@@ -93,16 +94,16 @@ impl Session {
     pub fn copy(
         &mut self,
         region: Region<'_>,
-        step: &mut Step,
+        step: &mut CopyStep,
         session_reader: &mut SessionReader<'_>,
-    ) -> Progress {
+    ) -> CopyProgress {
         let export = session_reader.export;
         let is_known = self
             .busy
             .iter()
             .any(|busy| busy.session_exports.iter().any(|session_export| session_export.is_of(export)));
         if !is_known && self.is_idle() {
-            return Progress::Over;
+            return CopyProgress::Done;
         }
         let oldest = self.oldest();
         let Self { id, key, queue, in_flight, newest, busy, .. } = self;
@@ -113,7 +114,7 @@ impl Session {
         let is_waited_for =
             |sent: &QueuedBatch| sent.queued_message.number >= next && sent.queued_message.ticket.is_some();
         if next > *newest || in_flight.iter().next().is_some_and(|(sent, _)| is_waited_for(sent)) {
-            return Progress::Over;
+            return CopyProgress::Done;
         }
         let newer = in_flight
             .iter()
@@ -126,19 +127,19 @@ impl Session {
         let mut stored_copying = StoredCopying { session_reader, region, moving, launched, backlog };
         for queued_message in sent.iter().chain(queue.beginning_with(next)) {
             let progress = stored_copying.copy(session_export, queued_message.number, step);
-            if progress != Progress::Over {
+            if progress != CopyProgress::Done {
                 return progress;
             } else if queued_message.ticket.is_some() {
-                return Progress::Over;
+                return CopyProgress::Done;
             } else if step.is_full() {
-                return Progress::Full;
+                return CopyProgress::StepFull;
             }
             let is_its = queued_message.is_of(region);
             session_export.pass(queued_message, is_its);
             step.examined(is_its.then_some((key.0, *id, queued_message)));
         }
         let progress = stored_copying.copy(session_export, u64::MAX, step);
-        if progress == Progress::Over {
+        if progress == CopyProgress::Done {
             session_export.end_reading();
             stored_copying.session_reader.reader.forget();
         }
