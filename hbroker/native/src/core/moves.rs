@@ -8,7 +8,7 @@ use rand::Rng;
 use super::Core;
 use crate::engine::handover::copied::CopyStep;
 use crate::engine::handover::exporting::HELD_STEP;
-use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
+use crate::engine::handover::held_queues::{HeldQueue, HeldQueues, add_queued};
 use crate::engine::handover::moves::{HeldCursor, Move, Moves, NodeExport};
 use crate::engine::sessions::session::copying::CopyProgress;
 use crate::topic::Region;
@@ -94,20 +94,20 @@ impl Core {
     /// Copies a step of what was held before.
     fn copy_held(&self, id: u64, node_export: &mut NodeExport, out: &mut Transfers) -> CopyProgress {
         let NodeExport { before, at, .. } = node_export;
-        let Some(moving) = before.queues.get(at.queue) else {
+        let Some(held_queue) = before.queues.get(at.queue) else {
             return CopyProgress::Done;
         };
-        if let Some(stored) = moving.stored().filter(|_| at.stored < u64::MAX) {
+        if let Some(stored) = held_queue.stored().filter(|_| at.stored < u64::MAX) {
             let copy = self.on(stored.key.worker(), |engine, _| engine.copy_held(id, stored, at.stored));
             let Some((queued_messages, next)) = copy else {
                 return CopyProgress::AwaitsStore;
             };
-            moving.send(queued_messages.iter(), out);
+            held_queue.send(queued_messages.iter(), out);
             at.stored = if stored.numbers.highest().is_none_or(|last| next > last) { u64::MAX } else { next };
             return CopyProgress::StepFull;
         }
         let mut count = 0;
-        moving.send(moving.left_from(at.position).take(HELD_STEP).inspect(|_| count += 1), out);
+        held_queue.send(held_queue.left_from(at.position).take(HELD_STEP).inspect(|_| count += 1), out);
         match count < HELD_STEP {
             true => *at = HeldCursor { queue: at.queue + 1, ..HeldCursor::default() },
             false => at.position += count,
@@ -145,9 +145,9 @@ impl Core {
         let mut out = Transfers::default();
         let (mut queues, mut seen) = (Vec::new(), Vec::new());
         self.each(|engine, now| {
-            let (moving, gone) = engine.finish_export(now, id, region);
+            let (held_queues, gone) = engine.finish_export(now, id, region);
             gone.iter().for_each(|gone| out.add_gone(gone));
-            queues.extend(moving);
+            queues.extend(held_queues);
         });
         let mut choices = Vec::new();
         self.each(|engine, now| {
@@ -155,9 +155,9 @@ impl Core {
             choices.extend(engine.export_choices());
         });
         while self.copy_held(id, &mut node_export, &mut out) == CopyProgress::StepFull {}
-        for moving in &queues {
-            moves.rest += moving.uncopied().count() as u64;
-            moving.send(moving.uncopied(), &mut out);
+        for held_queue in &queues {
+            moves.rest += held_queue.uncopied().count() as u64;
+            held_queue.send(held_queue.uncopied(), &mut out);
         }
         let mut held = node_export.before;
         held.seen.extend(seen);
@@ -210,11 +210,11 @@ impl Core {
                 engine.import_choices(&held.choices);
             });
         }
-        let mut of_worker: BTreeMap<u8, Vec<Moving>> = BTreeMap::new();
-        for moving in held.queues {
+        let mut of_worker: BTreeMap<u8, Vec<HeldQueue>> = BTreeMap::new();
+        for held_queue in held.queues {
             // If there is no such session, worker 0 counts the messages as dropped.
-            let home = self.shared.directory.worker_of(moving.session).unwrap_or(0);
-            of_worker.entry(home).or_default().push(moving);
+            let home = self.shared.directory.worker_of(held_queue.session).unwrap_or(0);
+            of_worker.entry(home).or_default().push(held_queue);
         }
         let install = |(home, all): (u8, Vec<_>)| self.on(home, |engine, now| engine.install(now, all));
         of_worker.into_iter().map(install).sum()
@@ -227,7 +227,7 @@ impl Core {
             held.drop_spooled();
             held.submit(mailbox);
         }
-        for stored in held.queues.into_iter().filter_map(Moving::into_stored) {
+        for stored in held.queues.into_iter().filter_map(HeldQueue::into_stored) {
             self.on(stored.key.worker(), |engine, _| engine.forget_moved(&stored));
         }
     }

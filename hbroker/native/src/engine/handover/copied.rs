@@ -140,7 +140,7 @@ impl SessionExport {
     }
 
     /// The session does not have these messages any more.
-    pub fn gone(&mut self, first: u64, last: u64) {
+    pub fn note_gone(&mut self, first: u64, last: u64) {
         if self.has_some && first < self.next {
             let last = last.min(self.next - 1);
             self.gone.insert_range(first, last);
@@ -154,7 +154,7 @@ impl SessionExport {
     }
 
     /// The session's link was given all messages below this number.
-    pub fn launched(&mut self, below: u64) {
+    pub fn note_launched(&mut self, below: u64) {
         self.launched = below;
     }
 

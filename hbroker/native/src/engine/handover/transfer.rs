@@ -18,7 +18,7 @@
 use crate::Micros;
 use crate::engine::handover::copied::CopyStep;
 use crate::engine::handover::exporting::WorkerExport;
-use crate::engine::handover::held_queues::Moving;
+use crate::engine::handover::held_queues::HeldQueue;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::forward::Forwarder;
@@ -126,7 +126,7 @@ impl Engine {
 
     /// Takes those messages of a region out of this worker's sessions that no publisher would send again.
     /// Also returns which copies are void.
-    pub fn finish_export(&mut self, now: Micros, id: u64, region: Region<'_>) -> (Vec<Moving>, Vec<Gone>) {
+    pub fn finish_export(&mut self, now: Micros, id: u64, region: Region<'_>) -> (Vec<HeldQueue>, Vec<Gone>) {
         let ended = self
             .out
             .exports
@@ -134,15 +134,15 @@ impl Engine {
             .flat_map(|worker_export| worker_export.ended);
         let mut gone: Vec<Gone> = ended.map(Gone::all).collect();
         let mut all = Vec::new();
-        for left in self.out.leave(id, region) {
-            gone.extend(left.gone);
-            all.push(left.moving);
+        for extracted in self.out.extract_region(id, region) {
+            gone.extend(extracted.gone);
+            all.push(extracted.held_queue);
         }
-        all.retain(|moving| moving.len() > 0);
+        all.retain(|held_queue| held_queue.len() > 0);
         all.extend(self.pass_barrier(region).into_iter().map(|(session, queued_message)| {
-            let mut moving = Moving::new(0, session);
-            moving.push(queued_message);
-            moving
+            let mut held_queue = HeldQueue::new(0, session);
+            held_queue.push(queued_message);
+            held_queue
         }));
         self.out.spill_all();
         self.settle_pending(now);
@@ -151,17 +151,17 @@ impl Engine {
 
     /// Gives messages that were queued at another owner to their sessions, whose home is here. Returns how
     /// many had no room.
-    pub fn install(&mut self, now: Micros, all: Vec<Moving>) -> usize {
+    pub fn install(&mut self, now: Micros, all: Vec<HeldQueue>) -> usize {
         let mut refused = 0;
-        for mut moving in all {
-            let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            let (spooled, mut stored) = (moving.take_spooled(), moving.take_stored());
+        for mut held_queue in all {
+            let (count, session) = (held_queue.len() as u64, self.out.sessions.by_id(held_queue.session));
+            let (spooled, mut stored) = (held_queue.take_spooled(), held_queue.take_stored());
             if let Some(ended) = stored.take_if(|stored| session.is_some_and(|key| key != stored.key)) {
                 // The store has dropped them with their session.
                 self.out.counters.drop_many(Drop::SessionEnded, ended.numbers.count());
             }
             match session.and_then(|key| {
-                self.out.take_in(now, key, (spooled.as_ref(), stored), moving.into_list_for(key))
+                self.out.take_in(now, key, (spooled.as_ref(), stored), held_queue.into_list_for(key))
             }) {
                 Some(dropped) => refused += dropped as usize,
                 None => {

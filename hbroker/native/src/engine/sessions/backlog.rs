@@ -52,8 +52,8 @@ pub struct Backlog {
     passed_over: RangeSet,
     /// Messages behind its first one that have moved to another owner.
     moved: RangeSet,
-    /// The store was asked for the messages from the first number on, and has not answered. The last message
-    /// that was stored at that time has the second number.
+    /// The request that the store has not answered: the number of the first message that was requested, and the number
+    /// of the last message that was stored at that time.
     requested: Option<(u64, u64)>,
     /// The answer to that request is not to be used.
     is_void: bool,
@@ -147,14 +147,16 @@ impl Backlog {
         self.passed_over.remove_all(&stored.numbers);
     }
 
-    /// These messages have moved. What was read before has them still.
-    fn leave_out(&mut self, moved: &RangeSet) {
+    /// These messages have moved to another owner, and leave the backlog. The answer to a request from before may still
+    /// contain them, so it is void.
+    fn exclude_moved(&mut self, moved: &RangeSet) {
         self.moved.insert_all(moved);
         self.is_void = self.requested.is_some();
     }
 
-    /// So many messages were taken out, because they move. Returns how many of them were not expected here.
-    fn leave(&mut self, count: u64, cost: usize) -> u64 {
+    /// `count` messages of the backlog were taken out, because they move. Returns by how many these exceed the messages
+    /// that the backlog counted.
+    fn note_taken(&mut self, count: u64, cost: usize) -> u64 {
         let extra = count.saturating_sub(self.messages);
         self.messages = self.messages.saturating_sub(count);
         self.bytes = if self.messages == 0 { 0 } else { self.bytes.saturating_sub(cost) };
@@ -162,7 +164,8 @@ impl Backlog {
         extra
     }
 
-    /// Leaves messages out at both ends that are not in the backlog: on the link, moved, or taken out (`moving`).
+    /// Moves both ends past messages that are not in the backlog: they are on the link, have moved, or were taken out
+    /// (`moving`).
     fn trim(&mut self, moving: &RangeSet) {
         let others = [&self.passed_over, &self.moved, moving];
         let next = |number: u64| others.iter().fold(number, |number, set| set.next_missing(number));
@@ -264,8 +267,9 @@ impl Backlog {
         Bounds { messages: counted as usize, bytes: bytes as usize }
     }
 
-    /// So many messages come with a subtree.
-    fn leave_uncounted(&mut self, is_ready: bool, count: u64) {
+    /// `count` messages came with a subtree. If the session counts as connected, the bounds of the queue do not apply
+    /// to them.
+    fn add_uncounted(&mut self, is_ready: bool, count: u64) {
         self.uncounted += if is_ready { count } else { 0 };
     }
 
@@ -295,9 +299,9 @@ mod tests {
         backlog.requested = Some((1, 10));
         moved.insert_range(3, 5);
         moving.insert_range(3, 5);
-        assert_eq!(backlog.leave(3, 300), 0, "they are taken out");
+        assert_eq!(backlog.note_taken(3, 300), 0, "they are taken out");
         moving.remove_all(&moved);
-        backlog.leave_out(&moved);
+        backlog.exclude_moved(&moved);
         let known = Known { base: 100, moving: &moving, launched: &RangeSet::default() };
         assert!(backlog.load(1, answer(1..=10), 10, &known).queued_messages.is_empty());
         assert_eq!((backlog.next(), backlog.size().messages, backlog.requested), (1, 7, None));

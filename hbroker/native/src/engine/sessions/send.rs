@@ -13,7 +13,7 @@ use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::{Excess, MessageList};
-use crate::engine::sessions::session::{Left, Session, Waiting};
+use crate::engine::sessions::session::{ExtractedQueue, Session, Waiting};
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::target::Target;
 use crate::engine::transport::links::{Entry, LinkSlot};
@@ -262,18 +262,18 @@ impl Outbound {
     }
 
     /// Takes the messages of a region out of all sessions.
-    pub fn leave(&mut self, export: u64, region: Region<'_>) -> Vec<Left> {
+    pub fn extract_region(&mut self, export: u64, region: Region<'_>) -> Vec<ExtractedQueue> {
         let Self { sessions, counters, pending, .. } = self;
         let (mut all, mut position) = (Vec::new(), 0);
         while let Some(session) = sessions.at_position(position) {
             position += 1;
             let Some(session) = session else { continue };
             let before = session.waiting();
-            if let Some(left) = session.leave(export, region, pending) {
+            if let Some(extracted) = session.extract_region(export, region, pending) {
                 let after = session.waiting();
                 sessions.recount(before, after);
-                counters.drop_many(Drop::Moved, left.taken);
-                all.push(left);
+                counters.drop_many(Drop::Moved, extracted.taken);
+                all.push(extracted);
             }
         }
         all

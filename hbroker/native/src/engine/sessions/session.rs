@@ -19,7 +19,7 @@ mod stored_queue;
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::handover::copied::SessionExport;
-use crate::engine::handover::held_queues::Moving;
+use crate::engine::handover::held_queues::HeldQueue;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::counters::SessionCounters;
@@ -115,14 +115,14 @@ pub(super) struct BusyState {
     pub(super) launched: RangeSet,
 }
 
-/// The messages of a subtree that moves, taken out of a session.
+/// The messages of a subtree that moves, after they were taken out of a session.
 #[derive(Debug)]
-pub struct Left {
+pub struct ExtractedQueue {
     /// The number of messages that were taken out.
     pub taken: u64,
     /// Which of the copies are void now.
     pub gone: Option<Gone>,
-    pub moving: Moving,
+    pub held_queue: HeldQueue,
 }
 
 /// The status of a session.
@@ -207,7 +207,7 @@ impl Session {
             busy.launched.insert_range(stored, queued_batch.queued_message.stored_at(count - 1));
         }
         let next = queued_batch.queued_message.number + u64::from(count);
-        self.session_exports().for_each(|session_export| session_export.launched(next));
+        self.session_exports().for_each(|session_export| session_export.note_launched(next));
         self.in_flight.open_batch(first, count, queued_batch);
     }
 
@@ -219,7 +219,9 @@ impl Session {
             answered += u64::from(positions.len());
             credit.settle(positions.len(), queued_batch.bytes(positions));
             for session_export in busy.iter_mut().flat_map(|busy| &mut busy.session_exports) {
-                queued_batch.numbers(positions).for_each(|(first, last)| session_export.gone(first, last));
+                queued_batch
+                    .numbers(positions)
+                    .for_each(|(first, last)| session_export.note_gone(first, last));
             }
             let first = &queued_batch.queued_message;
             if first.ticket.is_some() {
@@ -615,7 +617,7 @@ impl Session {
 
     /// The session does not have this message any more.
     pub(super) fn forget(&mut self, number: u64) {
-        self.session_exports().for_each(|session_export| session_export.gone(number, number));
+        self.session_exports().for_each(|session_export| session_export.note_gone(number, number));
     }
 
     /// The number of its oldest message, or of the next one that it gets.

@@ -8,7 +8,7 @@ use super::copying::{Copy, EXPORT, known_at_source, stored, with_offline_session
 use super::handover::{install, leave, subscribe_persistently};
 use super::network::{MILLISECOND, Network, SECOND, message};
 use super::sessions::status;
-use crate::engine::handover::held_queues::{HeldQueues, Moving};
+use crate::engine::handover::held_queues::{HeldQueue, HeldQueues};
 use crate::wire::PublishOut;
 use crate::wire::publish_of;
 
@@ -94,7 +94,7 @@ fn what_did_not_move_after_all_comes_once_in_order() {
                 }
                 let engine = &mut network.hosts[old].engines[0];
                 gave.into_iter()
-                    .filter_map(Moving::into_stored)
+                    .filter_map(HeldQueue::into_stored)
                     .for_each(|stored| engine.forget_moved(&stored));
             } else {
                 let mut held = HeldQueues::default();

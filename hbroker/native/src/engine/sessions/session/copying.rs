@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::Micros;
 use crate::engine::handover::copied::{CopyStep, SessionExport};
-use crate::engine::handover::held_queues::Moving;
+use crate::engine::handover::held_queues::HeldQueue;
 use crate::engine::handover::stored_copies::{Read, SessionReader, StoredPart};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::MessageList;
-use crate::engine::sessions::session::{BusyState, Left, Session};
+use crate::engine::sessions::session::{BusyState, ExtractedQueue, Session};
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::Storing;
 use crate::link::receive::ranges::RangeSet;
@@ -177,17 +177,17 @@ impl Session {
         }
     }
 
-    /// Takes its messages of a region out, in order, with their tickets: those in flight, then the queued
-    /// ones, and those that only the store has. This costs as much as there is in memory.
+    /// Takes the session's messages of a region out, in order: those in flight, then the queued ones, and those that
+    /// only the store has. The time is in proportion to the messages in memory.
     ///
     /// A message with a ticket is dropped, because its publisher gets a refusal and sends it to the next
     /// owner. It moves all the same if a later message of its topic moves, so that the order is kept.
-    pub fn leave(
+    pub fn extract_region(
         &mut self,
         export: u64,
         region: Region<'_>,
         pending: &mut PendingSettlement,
-    ) -> Option<Left> {
+    ) -> Option<ExtractedQueue> {
         if self.is_idle() && self.busy.is_none() {
             return None;
         }
@@ -231,16 +231,16 @@ impl Session {
             busy.moving.insert(queued_message.stored);
         }
         let taken = taken + unread;
-        self.leave_other_exports(&stored, &list);
+        self.note_gone_in_other_exports(&stored, &list);
         self.session_counters.drop(Drop::Moved, taken);
         self.end_backlog_if_empty();
         if self.is_idle() {
             self.shrink();
         }
-        Some(Left { taken, gone, moving: Moving::of_session(self.id, stored, list, copies) })
+        Some(ExtractedQueue { taken, gone, held_queue: HeldQueue::of_session(self.id, stored, list, copies) })
     }
 
-    /// Takes those messages out that were copied, and that only the store has. Returns their number.
+    /// Takes the copied messages out that only the store has. Returns their number.
     fn take_unread(
         &mut self,
         session_export: &mut SessionExport,
@@ -260,19 +260,19 @@ impl Session {
         }
         let cost = session_export.mean_cost() * count as usize;
         stored.cost += cost;
-        self.leave_backlog(count, cost);
+        self.note_taken_from_backlog(count, cost);
         count
     }
 
-    /// Messages were taken out: they are gone for the other subtrees that are being copied.
-    fn leave_other_exports(&mut self, stored: &StoredPart, list: &MessageList) {
+    /// These messages were taken out of the session: for every other export that copied them, the copies are void.
+    fn note_gone_in_other_exports(&mut self, stored: &StoredPart, list: &MessageList) {
         let base = self.stored_base();
         for session_export in self.session_exports() {
             stored
                 .numbers
                 .ascending()
-                .for_each(|(first, last)| session_export.gone(base + first, base + last));
-            list.queued_messages.iter().for_each(|one| session_export.gone(one.number, one.number));
+                .for_each(|(first, last)| session_export.note_gone(base + first, base + last));
+            list.queued_messages.iter().for_each(|one| session_export.note_gone(one.number, one.number));
         }
     }
 
