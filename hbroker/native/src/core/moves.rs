@@ -35,7 +35,7 @@ impl Core {
         });
         let node_export = NodeExport {
             subtree: region.subtree.into(),
-            less: region.less.to_vec(),
+            excluded: region.excluded.to_vec(),
             before,
             at: HeldCursor::default(),
             worker: 0,
@@ -48,18 +48,18 @@ impl Core {
     }
 
     /// Copies the next step, as serialised TRANSFERs. True: little is left, or more arrives than can be
-    /// copied. `less`: the region's current cuts.
-    pub fn copy_export(&self, id: u64, less: &[String]) -> (Vec<Vec<u8>>, bool) {
+    /// copied. `excluded`: the region's current cuts.
+    pub fn copy_export(&self, id: u64, excluded: &[String]) -> (Vec<Vec<u8>>, bool) {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Export(node_export)) = moves.all.get_mut(&id) else {
             return (Vec::new(), true);
         };
-        self.fit_region(id, node_export, less);
+        self.set_excluded(id, node_export, excluded);
         let mut out = Transfers::default();
         if self.copy_held(id, node_export, &mut out) != CopyProgress::Done {
             return (out.into_all(), false);
         }
-        let region = Region { subtree: &node_export.subtree, less: &node_export.less };
+        let region = Region { subtree: &node_export.subtree, excluded: &node_export.excluded };
         let (step, is_round_over) = self.on(node_export.worker, |engine, _| engine.copy_export(id, region));
         node_export.round += step.bytes;
         node_export.copied += step.bytes;
@@ -76,22 +76,22 @@ impl Core {
         (out.into_all(), is_near)
     }
 
-    /// Whether messages that move are still to be copied: those that only the store has, and those that were held
-    /// before. [`Self::copy_export`] continues with them. The answer is about what sessions have at the first call,
-    /// or the first since `less` has changed: from then on no message of the region may be accepted.
-    pub fn is_uncopied(&self, id: u64, less: &[String]) -> bool {
+    /// Whether messages that move are still to be copied by [`Self::copy_export`]: those that only the store has, and
+    /// those that were held before. The first call, and the first one after a change of `excluded`, determines which
+    /// messages these are. From then on no message of the region may be accepted.
+    pub fn has_uncopied(&self, id: u64, excluded: &[String]) -> bool {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Export(node_export)) = moves.all.get_mut(&id) else {
             return false;
         };
-        self.fit_region(id, node_export, less);
+        self.set_excluded(id, node_export, excluded);
         let uncopied =
-            (0..self.workers()).find(|&worker| self.on(worker, |engine, _| engine.is_uncopied(id)));
+            (0..self.workers()).find(|&worker| self.on(worker, |engine, _| engine.has_uncopied(id)));
         uncopied.inspect(|&worker| node_export.worker = worker).is_some()
             || node_export.at.queue < node_export.before.queues.len()
     }
 
-    /// Copies a step of what was held before.
+    /// Takes the next step of copying queues that were held before.
     fn copy_held(&self, id: u64, node_export: &mut NodeExport, out: &mut Transfers) -> CopyProgress {
         let NodeExport { before, at, .. } = node_export;
         let Some(held_queue) = before.queues.get(at.queue) else {
@@ -132,15 +132,15 @@ impl Core {
 
     /// Finishes an export. It takes the region's queues and seen message ids out of the workers, refuses open
     /// messages, and holds the records from now on. Returns the difference to the copies, as serialised
-    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and then [`Self::is_uncopied`]
+    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and then [`Self::has_uncopied`]
     /// must be false.
-    pub fn finish_export(&self, id: u64, less: &[String]) -> Vec<Vec<u8>> {
+    pub fn finish_export(&self, id: u64, excluded: &[String]) -> Vec<Vec<u8>> {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Export(mut node_export)) = moves.all.remove(&id) else {
             return Vec::new();
         };
-        self.fit_region(id, &mut node_export, less);
-        let region = Region { subtree: &node_export.subtree, less: &node_export.less };
+        self.set_excluded(id, &mut node_export, excluded);
+        let region = Region { subtree: &node_export.subtree, excluded: &node_export.excluded };
         self.each(|engine, now| engine.refuse_open(now, region));
         let mut out = Transfers::default();
         let (mut queues, mut seen) = (Vec::new(), Vec::new());
@@ -239,12 +239,12 @@ impl Core {
         with("handover_rest", moves.rest);
     }
 
-    /// If the region has changed, all copies are invalid.
-    fn fit_region(&self, id: u64, node_export: &mut NodeExport, less: &[String]) {
-        if node_export.less != less {
-            node_export.less = less.to_vec();
+    /// Sets the excluded subtrees. If they have changed, all copies are void.
+    fn set_excluded(&self, id: u64, node_export: &mut NodeExport, excluded: &[String]) {
+        if node_export.excluded != excluded {
+            node_export.excluded = excluded.to_vec();
             (node_export.worker, node_export.round, node_export.copied) = (0, 0, 0);
-            self.each(|engine, _| engine.copy_anew(id));
+            self.each(|engine, _| engine.restart_copy(id));
         }
     }
 }

@@ -162,8 +162,8 @@ class Delegations:
         delegation = child.delegation
         assert delegation.link is not None
         self._cut(child)
-        less = self._jurisdiction.subtrees_granted_below(delegation.subtree)
-        retained = self._core.retained(delegation.subtree, less)
+        excluded = self._jurisdiction.subtrees_granted_below(delegation.subtree)
+        retained = self._core.retained(delegation.subtree, excluded)
         records = [*self.subtree_state.subscription_records(delegation.subtree), *retained]
         child.misrouted_records = TransferSender(
             self._core, delegation.subtree, delegation.epoch, delegation.link
@@ -173,7 +173,7 @@ class Delegations:
         self._plan(child)
         # The child informs these subscribers, too, but not over a link of an earlier run of a client.
         self._owner_subscriptions.subtree_moved(delegation.as_cut())
-        self._core.drop_retained(delegation.subtree, less)
+        self._core.drop_retained(delegation.subtree, excluded)
         self._advance(child, DelegationEvent.ADOPTED)
         self._joined(child)
 

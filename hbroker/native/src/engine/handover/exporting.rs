@@ -168,8 +168,8 @@ impl WorkerExport {
         Some((some.collect(), next))
     }
 
-    /// As [`Core::is_uncopied`](crate::core::Core::is_uncopied), for this worker.
-    pub fn is_uncopied(&mut self, sessions: &Sessions) -> bool {
+    /// As [`Core::has_uncopied`](crate::core::Core::has_uncopied), for this worker.
+    pub fn has_uncopied(&mut self, sessions: &Sessions) -> bool {
         let Self { id, uncopied, copiers, .. } = self;
         let uncopied = uncopied.get_or_insert_with(|| {
             copiers.clear();
@@ -177,7 +177,7 @@ impl WorkerExport {
             with_backlog.map(|session| (session.key(), session.last_number_in_store())).collect()
         });
         uncopied.retain(|(key, last)| {
-            sessions.get(*key).is_some_and(|session| session.is_uncopied_up_to(*id, *last))
+            sessions.get(*key).is_some_and(|session| session.has_uncopied_up_to(*id, *last))
         });
         !uncopied.is_empty()
     }

@@ -52,7 +52,7 @@ pub struct HeldCursor {
 /// An export whose messages are being copied, with the position of the next step. It covers all workers of the node.
 pub struct NodeExport {
     pub subtree: Box<str>,
-    pub less: Vec<String>,
+    pub excluded: Vec<String>,
     /// The queues that were held before and move along. They are copied first; `at` is the next message to copy.
     pub before: HeldQueues,
     pub at: HeldCursor,

@@ -102,19 +102,19 @@ impl Engine {
         }
     }
 
-    /// As [`Core::is_uncopied`](crate::core::Core::is_uncopied).
-    pub fn is_uncopied(&mut self, id: u64) -> bool {
+    /// As [`Core::has_uncopied`](crate::core::Core::has_uncopied).
+    pub fn has_uncopied(&mut self, id: u64) -> bool {
         let Outbound { exports, sessions, .. } = &mut self.out;
         let worker_export = exports.iter_mut().find(|worker_export| worker_export.id == id);
-        worker_export.is_some_and(|worker_export| worker_export.is_uncopied(sessions))
+        worker_export.is_some_and(|worker_export| worker_export.has_uncopied(sessions))
     }
 
     /// Begins again, because the region has changed. The copies so far are void.
-    pub fn copy_anew(&mut self, id: u64) {
+    pub fn restart_copy(&mut self, id: u64) {
         for worker_export in self.out.exports.iter_mut().filter(|worker_export| worker_export.id == id) {
             worker_export.begin_again();
         }
-        self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
+        self.out.sessions.iter_mut().for_each(|session| session.restart_copy(id));
     }
 
     /// The subtree does not move after all.

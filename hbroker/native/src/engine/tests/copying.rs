@@ -116,7 +116,7 @@ impl Copy {
         }
         let old = self.old;
         let uncopied = |network: &mut Network| {
-            network.hosts[old].engines.iter_mut().position(|engine| engine.is_uncopied(EXPORT))
+            network.hosts[old].engines.iter_mut().position(|engine| engine.has_uncopied(EXPORT))
         };
         while let Some(worker) = uncopied(network) {
             self.step(network, worker);
@@ -589,11 +589,11 @@ fn copies_of_another_region_are_void() {
     let mut copy = Copy::begin(&mut network, old, "b");
     copy.round(&mut network);
     assert_eq!(copy.held.queues[0].len(), 30);
-    network.hosts[old].engines[0].copy_anew(EXPORT);
+    network.hosts[old].engines[0].restart_copy(EXPORT);
     copy.region = "c";
     copy.round(&mut network);
     assert_eq!(copy.held.queues[0].len(), 0);
-    network.hosts[old].engines[0].copy_anew(EXPORT);
+    network.hosts[old].engines[0].restart_copy(EXPORT);
     copy.region = "b";
     let gave = copy.finish(&mut network);
     assert_eq!((known(&copy.held.queues), copy.difference), (known(&gave), 30));

@@ -189,8 +189,8 @@ fn what_is_no_part_of_a_region_stays() {
         assert_eq!(store.offer(whole(topic, b"x", 1)), Offer::Kept);
     }
     assert_eq!(store.offer(fragment("a/b/large", b"x", 2, 0, 2)), Offer::Incomplete);
-    let less = ["a/b".to_owned()];
-    let region = Region { subtree: "a", less: &less };
+    let excluded = ["a/b".to_owned()];
+    let region = Region { subtree: "a", excluded: &excluded };
     let within = |region| {
         let wanted = Wanted::Region(region);
         let batch = store.read(wanted, u64::MAX, &wanted.first());

@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// Whether some of its messages up to this number are still to be copied from its stored queue.
-    pub fn is_uncopied_up_to(&self, export: u64, last: u64) -> bool {
+    pub fn has_uncopied_up_to(&self, export: u64, last: u64) -> bool {
         let session_export = self
             .busy
             .iter()
@@ -158,7 +158,7 @@ impl Session {
     }
 
     /// The region has changed: the copies so far are void.
-    pub fn copy_anew(&mut self, export: u64) {
+    pub fn restart_copy(&mut self, export: u64) {
         self.session_exports()
             .filter(|session_export| session_export.is_of(export))
             .for_each(SessionExport::begin_again);

@@ -77,8 +77,8 @@ fn what_expires_at_once_is_gone_at_once_and_removed_by_and_by() {
 fn what_leaves_is_gone_at_once_and_freed_by_and_by() {
     let mut store = full(TOPICS, usize::MAX);
     store.offer(fragment("home/7/large", b"x", TOPICS * 2, 0, 2));
-    let less = ["home/8".to_owned(), "home/9/9".to_owned()];
-    let region = Region { subtree: "home", less: &less };
+    let excluded = ["home/8".to_owned(), "home/9/9".to_owned()];
+    let region = Region { subtree: "home", excluded: &excluded };
     let ranges = ranges(region);
     assert!(ranges.len() <= 8);
     holding(&mut store, "drop_unfinished", 10, |store| store.drop_unfinished(region));
