@@ -42,7 +42,7 @@ use crate::engine::fragmentation::fragments::Splitter;
 use crate::engine::handover::moves::Moves;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::owner::forward::Forwarder;
-use crate::engine::owner::holds::{FullSessions, Holds};
+use crate::engine::owner::holds::{FullSessions, ThrottledLinks};
 use crate::engine::owner::home_workers::HomeWorkers;
 use crate::engine::owner::member_loads::MemberLoads;
 use crate::engine::publisher::outgoing::Publisher;
@@ -178,7 +178,7 @@ impl Engine {
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), hasher),
                 pending: PendingSettlement::default(),
                 exports: Vec::new(),
-                holds: Holds::default(),
+                throttled_links: ThrottledLinks::default(),
                 full: FullSessions::default(),
                 others_are_full: false,
                 member_loads: (workers > 1).then(|| Arc::clone(&shared.member_loads)),
@@ -308,12 +308,12 @@ impl Engine {
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
             Handoff::Full { session, is_full } => self.out.full.set(session, is_full),
-            Handoff::Refused { session, link } => self.out.hold_back(session, link),
+            Handoff::Refused { session, link } => self.out.throttle_link(session, link),
             Handoff::Pressure { worker, is_high, is_full } => {
                 return self.take_pressure(now, worker, is_high, is_full);
             }
-            Handoff::Hold(hold) => return self.hold(now, hold),
-            Handoff::LinkGone { link } => return self.forget_holds(self.worker, link),
+            Handoff::Throttle(change) => return self.apply_throttle(now, change),
+            Handoff::LinkGone { link } => return self.forget_throttled_link(self.worker, link),
             Handoff::Barrier { worker, number } => return forwarder.barriers.come(worker, number),
             Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
@@ -448,8 +448,8 @@ impl Engine {
             return;
         };
         let peer = entry.peer();
-        if !entry.holders.is_empty() {
-            self.end_holds(id);
+        if !entry.throttled_by.is_empty() {
+            self.end_throttles(id);
         }
         match &mut self.side {
             Side::Node(_) if entry.inbound => self.detach(now, &entry, reason),

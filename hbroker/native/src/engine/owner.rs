@@ -7,7 +7,7 @@
 //!       |     `-- member_loads    how fit the members of other workers are
 //!       |-- distribution    copies and tickets until the PUBACK
 //!       |     `-----> crate::engine::sessions      the queue of each subscriber
-//!       `-- throttle        backpressure: which publishers are held back
+//!       `-- throttle        backpressure: which publishers are throttled
 //!             `-- holds           by which sessions; which sessions are full
 //!     forward_batch    the same for plain messages of `QoS` 0 that arrived together; copies from other workers
 //!     subscriptions    verbs of Python: sessions and subscriptions begin and end

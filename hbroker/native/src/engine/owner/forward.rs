@@ -465,14 +465,17 @@ impl Engine {
         };
         let is_turned_away = entry.refusals.precede(publish, packet.after);
         let is_too_much = delivery > 0 && entry.is_beyond_allowance(publish);
-        let may_be_held = delivery > 0 && entry.holds_some();
+        let may_be_throttled = delivery > 0 && entry.is_partly_throttled();
         if entry.publisher == 0 {
             // A link that carries a PUBLISH has learnt the incarnation of its peer.
             let incarnation = entry.link.peer_incarnation().unwrap_or_default();
             entry.publisher = publisher_id(entry.session, incarnation);
             self.greet_publisher(now, id);
         }
-        let is_held = may_be_held && !is_turned_away && !is_too_much && self.is_held(now, id, publish);
+        let is_throttled = may_be_throttled
+            && !is_turned_away
+            && !is_too_much
+            && self.is_throttled_message(now, id, publish);
         let is_its_own = self.out.links.awake(id).is_some_and(|entry| entry.is_of(publish.publisher));
         let Side::Node(forwarder) = &mut self.side else {
             return;
@@ -481,7 +484,7 @@ impl Engine {
             Err(Refusal::ForeignPublisher)
         } else if is_turned_away {
             Err(Refusal::Handover)
-        } else if is_too_much || is_held {
+        } else if is_too_much || is_throttled {
             Err(Refusal::QueuesFull)
         } else {
             forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
@@ -533,7 +536,7 @@ impl Engine {
         while !self.out.pending.is_empty() {
             let mut tickets = std::mem::take(&mut self.out.pending.tickets);
             let overflowed = std::mem::take(&mut self.out.pending.overflowed);
-            let holds = std::mem::take(&mut self.out.pending.holds);
+            let throttle_changes = std::mem::take(&mut self.out.pending.throttle_changes);
             let orphans = std::mem::take(&mut self.out.pending.orphans);
             let full = std::mem::take(&mut self.out.pending.full);
             let mut settled = std::mem::take(&mut self.out.pending.settled);
@@ -543,8 +546,8 @@ impl Engine {
             for key in overflowed {
                 self.end_overflowed(now, key);
             }
-            for hold in holds {
-                self.hold(now, hold);
+            for change in throttle_changes {
+                self.apply_throttle(now, change);
             }
             let Side::Node(forwarder) = &mut self.side else {
                 return;

@@ -1,9 +1,9 @@
-//! Backpressure (§7.7): a publisher is held back while a session that it publishes to is crowded.
-//! All publishers are held back while too many bytes are queued in total.
+//! Backpressure (§7.7): a publisher is throttled while a session that it publishes to is congested. All publishers
+//! are throttled while too many bytes are queued in total.
 //!
 //! Only the queues of sessions that count as connected are counted. They shrink as the subscribers
 //! acknowledge, and a subscriber that does not acknowledge soon counts as offline. So publishers wait for a
-//! bounded time. The queues of offline sessions have bounds of their own, and hold nobody back.
+//! bounded time. The queues of offline sessions have bounds of their own, and throttle no publisher.
 //!
 //! Connected sessions share their half of the memory for queues by hosts, as offline sessions share the other
 //! half (§7.8, ADR 30). A session is charged for what is queued for it and what is in flight to it. The charge is updated in
@@ -14,22 +14,22 @@
 //! | used | effect | until at most |
 //! |---|---|---|
 //! | more than a half | the window of messages in flight to it is small, so that further messages are queued | a half |
-//! | more than a half | its publishers are held back, as if half of its queue were used | a quarter |
-//! | all | it is *full*: its messages are refused before any subscriber has them, and their publishers are held back | a half |
+//! | more than a half | it is *congested*: its publishers are throttled, as if half of its queue were used | a quarter |
+//! | all | it is *full*: its messages are refused before any subscriber has them, and their publishers are throttled | a half |
 //!
 //! All workers of a node know which sessions are full, because each worker refuses messages that come over
 //! its own links. As a rule no session is full; then this costs nothing for a message.
 //!
-//! A session is *crowded* if it acknowledges messages, but its queue is half full or it uses more than half
-//! of its share. Its publishers are held back until at most a quarter is used, or until the
-//! session is stalled, is offline or has ended. A publisher is held back by its link, once for each crowded
-//! session that it publishes to. It may send again when none of them holds it.
+//! A session is *congested* if it acknowledges messages, but its queue is half full or it uses more than half of its
+//! share. It throttles its publishers until at most a quarter is used, or until the session is stalled, is offline or
+//! has ended. Throttling is by link: a congested session throttles each link over which messages for it came. The
+//! publisher may send again when no session throttles its link.
 //!
 //! A publisher that publishes for many clients (`for_many`: the shared client of a gateway) is never sent
 //! credit 0, because that would stop all of its clients. Instead the home of its link refuses messages for
-//! the sessions that hold it, and takes all others. So a link is in one of three states:
+//! the sessions that throttle the link, and takes all others. So a link is in one of three states:
 //!
-//! | a session holds the link | its peer publishes for many | messages over it at `QoS` 1 and 2 |
+//! | a session throttles the link | its peer publishes for many | messages over it at `QoS` 1 and 2 |
 //! |---|---|---|
 //! | no | yes or no | are taken |
 //! | yes | no | credit is 0; messages under way are taken, up to two windows |
@@ -39,11 +39,11 @@
 //! no later message overtakes the refused one. The publisher pauses the topic, and probes with one message
 //! now and then (`pauses`).
 //!
-//! The home of a session knows which links the session holds; the home of a link knows which sessions hold
-//! it. Most often both are empty, and then cost nothing for a message.
+//! The home of a session knows which links the session throttles (`holds`). The home of a link knows which sessions
+//! throttle it (`Entry::throttled_by`). Most often both are empty, and then cost nothing for a message.
 
 use crate::Micros;
-use crate::engine::owner::holds::Hold;
+use crate::engine::owner::holds::ThrottleChange;
 use crate::engine::sessions::table::LOOK;
 use crate::engine::transport::credit::{self, Allowance};
 use crate::engine::transport::links::LinkSlot;
@@ -52,7 +52,7 @@ use crate::engine::{Engine, Side};
 use crate::link_id::{LinkId, SessionKey};
 use crate::wire::{self, PublishView};
 
-/// Whether all publishers are held back, and which of them have to be notified.
+/// Whether all publishers are throttled, and which of them have to be notified.
 #[derive(Default)]
 pub struct Throttle {
     /// The workers with too many queued bytes.
@@ -113,8 +113,8 @@ impl Engine {
         self.tell_pressure(now);
     }
 
-    /// Whether all publishers are held back.
-    pub(in crate::engine) fn is_throttled(&self) -> bool {
+    /// Whether this node throttles all publishers.
+    pub(in crate::engine) fn throttles_all(&self) -> bool {
         matches!(&self.side, Side::Node(node) if node.throttle.is_on())
     }
 
@@ -162,19 +162,19 @@ impl Engine {
 
     /// Sends a publisher credit 0, or its usual credit, if that has changed.
     pub(in crate::engine) fn update_credit(&mut self, now: Micros, link: LinkId) {
-        let is_on = self.is_throttled();
+        let is_on = self.throttles_all();
         if !is_on && self.out.links.awake(link).is_none() {
-            return; // An idle link is not held back.
+            return; // An idle link is not throttled.
         }
         let Some(entry) = self.out.links.get_mut(link) else {
             return;
         };
-        let is_held_back = is_on || !entry.for_many && !entry.holders.is_empty();
-        entry.allowance = is_held_back.then(|| entry.allowance.unwrap_or_default());
-        if is_held_back == entry.is_held_back {
+        let is_throttled = is_on || !entry.for_many && !entry.throttled_by.is_empty();
+        entry.allowance = is_throttled.then(|| entry.allowance.unwrap_or_default());
+        if is_throttled == entry.is_throttled {
             return self.out.links.touch(link);
         }
-        let (messages, bytes) = if is_held_back { (0, 0) } else { (credit::MESSAGES, credit::BYTES) };
+        let (messages, bytes) = if is_throttled { (0, 0) } else { (credit::MESSAGES, credit::BYTES) };
         let mut field = Vec::new();
         wire::put_credit_field(&mut field, messages, bytes, false);
         if !self.out.queue_control(link, field.into()) {
@@ -182,7 +182,7 @@ impl Engine {
             self.node(|node| node.throttle.untold.push(link));
             self.out.sessions.look_by(now + LOOK);
         } else if let Some(entry) = self.out.links.get_mut(link) {
-            entry.is_held_back = is_held_back;
+            entry.is_throttled = is_throttled;
         }
     }
 }
@@ -218,18 +218,18 @@ impl Outbound {
 
     /// A message that came over a link was refused, because this session is full.
     pub(in crate::engine) fn note_refused(&mut self, session: SessionKey, link: LinkId) {
-        let is_known = self.links.awake(link).is_none_or(|entry| entry.holders.contains_key(&session));
+        let is_known = self.links.awake(link).is_none_or(|entry| entry.throttled_by.contains_key(&session));
         if session.worker() == link.worker() {
-            self.hold_back(session, link);
+            self.throttle_link(session, link);
         } else if !is_known {
             self.handoffs.push_back((session.worker(), Handoff::Refused { session, link }));
         }
     }
 
-    /// A session of this worker holds a publisher's link back, while it is full.
-    pub(in crate::engine) fn hold_back(&mut self, session: SessionKey, link: LinkId) {
+    /// A session of this worker throttles a publisher's link, if the session is full.
+    pub(in crate::engine) fn throttle_link(&mut self, session: SessionKey, link: LinkId) {
         if self.full.has(session) && self.sessions.get(session).is_some() {
-            self.pending.holds.extend(self.holds.add(session, link));
+            self.pending.throttle_changes.extend(self.throttled_links.add(session, link));
         }
     }
 }
@@ -244,32 +244,33 @@ impl Engine {
 }
 
 impl Engine {
-    /// Records which session holds a link of this worker, and updates the credit of the link's publisher.
-    pub(in crate::engine) fn hold(&mut self, now: Micros, hold: Hold) {
-        let Hold { session, link, is_held } = hold;
+    /// A session begins to throttle a link, or releases it: records that at the home of the link, and updates the
+    /// credit of the link's publisher.
+    pub(in crate::engine) fn apply_throttle(&mut self, now: Micros, change: ThrottleChange) {
+        let ThrottleChange { session, link, is_throttled } = change;
         if link.worker() != self.worker {
-            return self.out.handoffs.push_back((link.worker(), Handoff::Hold(hold)));
+            return self.out.handoffs.push_back((link.worker(), Handoff::Throttle(change)));
         }
         if self.out.links.get(link).is_none() {
-            if is_held {
-                self.forget_holds(session.worker(), link);
+            if is_throttled {
+                self.forget_throttled_link(session.worker(), link);
             }
             return;
         }
         if let Some(entry) = self.out.links.get_mut(link) {
-            if is_held {
-                entry.holders.entry(session).or_insert_with(Allowance::of_many);
+            if is_throttled {
+                entry.throttled_by.entry(session).or_insert_with(Allowance::of_many);
             } else {
-                entry.holders.remove(&session);
+                entry.throttled_by.remove(&session);
             }
             self.out.links.touch(link);
         }
         self.update_credit(now, link);
     }
 
-    /// Whether a message of a publisher for many is for a session that holds its link and that takes no more
-    /// of it.
-    pub(in crate::engine) fn is_held(
+    /// Whether a message has to be refused because a session throttles the link that it came over, whose peer
+    /// publishes for many clients: the message is for such a session, and that one takes no more.
+    pub(in crate::engine) fn is_throttled_message(
         &mut self,
         now: Micros,
         link: LinkId,
@@ -278,24 +279,24 @@ impl Engine {
         let Self { side: Side::Node(forwarder), out, .. } = self else {
             return false;
         };
-        let Some(entry) = out.links.awake(link).filter(|entry| entry.holds_some()) else {
+        let Some(entry) = out.links.awake(link).filter(|entry| entry.is_partly_throttled()) else {
             return false;
         };
         let mut sessions = forwarder.sessions_for(now, publish, entry.subscriber, out);
-        sessions.retain(|session| entry.holders.contains_key(session));
+        sessions.retain(|session| entry.throttled_by.contains_key(session));
         let bytes = publish.topic.len() + publish.payload.len();
         !out.links.get_mut(link).is_none_or(|entry| entry.is_let_through(&sessions, bytes))
     }
 
-    /// A link that sessions held has ended.
-    pub(in crate::engine) fn end_holds(&mut self, link: LinkId) {
-        (0..self.workers).for_each(|worker| self.forget_holds(worker, link));
+    /// A link that sessions throttled has ended.
+    pub(in crate::engine) fn end_throttles(&mut self, link: LinkId) {
+        (0..self.workers).for_each(|worker| self.forget_throttled_link(worker, link));
     }
 
     /// The sessions of a worker forget a link.
-    pub(in crate::engine) fn forget_holds(&mut self, worker: u8, link: LinkId) {
+    pub(in crate::engine) fn forget_throttled_link(&mut self, worker: u8, link: LinkId) {
         if worker == self.worker {
-            self.out.holds.forget(link);
+            self.out.throttled_links.forget(link);
         } else {
             self.out.handoffs.push_back((worker, Handoff::LinkGone { link }));
         }

@@ -378,7 +378,7 @@ impl Publisher {
     }
 
     /// Whether a topic waits for room with this owner.
-    pub fn is_crowded(&self, owner: SocketAddr) -> bool {
+    pub fn has_blocked_topics(&self, owner: SocketAddr) -> bool {
         self.blocked.range((owner, 0)..=(owner, u64::MAX)).next().is_some()
     }
 

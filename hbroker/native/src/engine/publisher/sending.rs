@@ -106,8 +106,9 @@ impl Engine {
         let Some(id) = self.link_to(now, owner) else {
             return false;
         };
-        let is_crowded = matches!(&self.side, Side::Client(client) if client.publisher.is_crowded(owner));
-        for _ in 0..if is_crowded { 0 } else { FRAGMENTS_PER_TURN } {
+        let others_wait =
+            matches!(&self.side, Side::Client(client) if client.publisher.has_blocked_topics(owner));
+        for _ in 0..if others_wait { 0 } else { FRAGMENTS_PER_TURN } {
             if !self.has_room_for_fragment(owner, fragments.qos(), fragments.fragment_bytes())
                 || !self.send_next(now, owner, id, fragments, payload)
             {
@@ -305,8 +306,8 @@ impl Engine {
     /// Pauses the topics whose messages were refused for this reason.
     fn pause(&mut self, now: Micros, id: LinkId, topics: BTreeSet<Arc<str>>, reason: i32) {
         let rtt = self.out.links.awake(id).map_or(0, |entry| entry.link.rtt());
-        let is_crowded = self.config.for_many && reason == reason::QUOTA_EXCEEDED;
-        let pause = if is_crowded { Pause::crowded(rtt) } else { Pause::Handover };
+        let is_congested = self.config.for_many && reason == reason::QUOTA_EXCEEDED;
+        let pause = if is_congested { Pause::congested(rtt) } else { Pause::Handover };
         if let Side::Client(client) = &mut self.side {
             topics.into_iter().for_each(|topic| client.paused.add(now, topic, pause));
         }

@@ -60,7 +60,8 @@ impl Engine {
             Side::Node(forwarder) => {
                 // A link's session becomes a publisher's with its first message, which [`Engine::forward`]
                 // handles.
-                let is_free = entry.refusals.is_empty() && entry.allowance.is_none() && !entry.holds_some();
+                let is_free =
+                    entry.refusals.is_empty() && entry.allowance.is_none() && !entry.is_partly_throttled();
                 let is_ready = entry.inbound && is_free && batch.is_of(entry);
                 let (source, origin) = (entry.subscriber, Origin { link: id, delivery });
                 is_ready && forwarder.forward_deliveries(now, batch, origin, source, &mut self.out)

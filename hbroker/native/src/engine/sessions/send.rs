@@ -113,7 +113,7 @@ impl Outbound {
             let source = queued_message.source.filter(|_| session.keeps(&queued_message));
             session.queue.push(queued_message);
             self.fit(now, key, before, beyond);
-            self.hold_source(now, key, source);
+            self.throttle_source(now, key, source);
         }
         if !is_watched {
             self.sessions.watch(now, key);
@@ -229,7 +229,7 @@ impl Outbound {
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
             self.weigh(key);
-            self.let_go(key);
+            self.release_publishers(key);
         }
     }
 
@@ -237,7 +237,7 @@ impl Outbound {
     pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<Ended> {
         let mut session = self.sessions.remove(key)?;
         self.weigh(key);
-        self.let_go(key);
+        self.release_publishers(key);
         self.member_loads
             .iter()
             .filter(|_| session.is_member)
@@ -361,7 +361,7 @@ impl Outbound {
                 }
                 session.shrink();
             }
-            self.let_go_unless_crowded(key);
+            self.release_unless_congested(key);
             if !is_idle && is_connected {
                 self.sessions.watch(now, key);
             }
@@ -443,7 +443,7 @@ impl Outbound {
         sessions.recount(before, after);
         link.into_iter().for_each(|link| links.touch(link));
         self.refill(key);
-        self.let_go_unless_crowded(key);
+        self.release_unless_congested(key);
         self.report_load(key);
     }
 
@@ -477,7 +477,7 @@ impl Outbound {
                 && session.queue.is_over(limit)
                 && let Some(newest) = session.queue.newest()
             {
-                // A retained message has no publisher that could be held back.
+                // A retained message has no publisher that could be throttled.
                 let is_retained = matches!(newest.meant_for, Some(MeantFor::Listener(_)));
                 let excess = match session.keeps(newest) && !Defect::DropsWhatWaits.is_present() {
                     true if is_retained && has_half => session.queue.pop_newest().map(Excess::Dropped),
@@ -495,7 +495,7 @@ impl Outbound {
                 session.drop(Drop::QueueFull, &queued_message, pending);
                 counters.drop(Drop::QueueFull);
                 if session.is_bounded || Defect::DropsWhatWaits.is_present() {
-                    // §7.3: a subscriber that chose to lose messages holds no publisher back.
+                    // §7.3: a subscriber that chose to lose messages throttles no publisher.
                     session.stall(pending, storing.as_deref_mut());
                 }
             }
@@ -510,10 +510,10 @@ impl Outbound {
         self.report_load(key);
     }
 
-    /// If the session is crowded, holds the publisher of its newest message back, over whose link `source` it
-    /// came; `None`: the session may drop that message. If the queues of all sessions are too large, makes the
-    /// owner look at all sessions soon.
-    pub(super) fn hold_source(&mut self, now: Micros, key: SessionKey, source: Option<LinkId>) {
+    /// If the session is congested, throttles the link over which its newest message came (`source`; `None`: the
+    /// session may drop that message). If the queues of all sessions are too large, makes the owner look at all
+    /// sessions soon.
+    pub(super) fn throttle_source(&mut self, now: Micros, key: SessionKey, source: Option<LinkId>) {
         if self.sessions.is_full() {
             self.sessions.look_by(now);
         }
@@ -524,25 +524,25 @@ impl Outbound {
             && (session.queue.is_fuller_than(2) || self.sessions.is_fuller_than(2, session))
             && !Defect::DropsWhatWaits.is_present()
         {
-            self.pending.holds.extend(self.holds.add(key, source));
+            self.pending.throttle_changes.extend(self.throttled_links.add(key, source));
         }
     }
 
-    /// Releases the publishers that a session holds, unless it is still crowded.
-    fn let_go_unless_crowded(&mut self, key: SessionKey) {
-        let is_crowded = |session: &Session| {
+    /// Releases the publishers' links that a session throttles, unless the session is still congested.
+    fn release_unless_congested(&mut self, key: SessionKey) {
+        let is_congested = |session: &Session| {
             session.is_ready()
                 && (session.queue.is_fuller_than(4) || self.sessions.is_fuller_than(4, session))
         };
-        if !self.holds.is_empty() && !self.sessions.get(key).is_some_and(is_crowded) {
-            self.let_go(key);
+        if !self.throttled_links.is_empty() && !self.sessions.get(key).is_some_and(is_congested) {
+            self.release_publishers(key);
         }
     }
 
-    /// Releases the publishers that a session holds.
-    fn let_go(&mut self, key: SessionKey) {
-        if !self.holds.is_empty() {
-            self.pending.holds.extend(self.holds.release(key));
+    /// Releases the publishers' links that a session throttles.
+    fn release_publishers(&mut self, key: SessionKey) {
+        if !self.throttled_links.is_empty() {
+            self.pending.throttle_changes.extend(self.throttled_links.release(key));
         }
     }
 }

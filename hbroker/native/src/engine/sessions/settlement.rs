@@ -1,7 +1,7 @@
 //! Work that is put off until the current batch is handled: returned tickets, records for the store, sessions to end.
 //! The engine does it afterwards (`settle_pending`).
 
-use crate::engine::owner::holds::Hold;
+use crate::engine::owner::holds::ThrottleChange;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::transport::delivery_records::Tickets;
 use crate::link_id::SessionKey;
@@ -19,8 +19,8 @@ pub struct PendingSettlement {
     pub overflowed: Vec<SessionKey>,
     /// Messages of shared groups whose member has gone.
     pub orphans: Vec<QueuedMessage>,
-    /// Publishers' links to be held back, or released.
-    pub holds: Vec<Hold>,
+    /// Publishers' links to be throttled, or released.
+    pub throttle_changes: Vec<ThrottleChange>,
     /// Sessions that are full now, or are full no more: to be reported to the other workers.
     pub full: Vec<(SessionKey, bool)>,
 }
@@ -32,7 +32,7 @@ impl PendingSettlement {
             && self.moved.is_empty()
             && self.overflowed.is_empty()
             && self.orphans.is_empty()
-            && self.holds.is_empty()
+            && self.throttle_changes.is_empty()
             && self.full.is_empty()
     }
 

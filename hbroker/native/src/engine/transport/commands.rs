@@ -236,7 +236,7 @@ impl Engine {
         match &self.side {
             Side::Node(node) => {
                 with("inflight", node.open_messages() as u64);
-                with("holds", self.out.holds.len() as u64);
+                with("holds", self.out.throttled_links.len() as u64);
                 with("replays", node.replays.len() as u64);
             }
             Side::Client(client) => {

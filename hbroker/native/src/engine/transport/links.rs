@@ -63,14 +63,14 @@ pub struct Entry {
     pub stalled: bool,
     /// Its session's replays pause until there is room (§7.6).
     pub awaits_room: bool,
-    /// The sessions that hold its publisher back (§7.7), each with what it still takes from a publisher for
-    /// many clients.
-    pub holders: FxHashMap<SessionKey, Allowance>,
-    /// Its peer publishes for many clients: not the link is held back, but the messages for those sessions.
+    /// The sessions that throttle it (§7.7), each with what it still takes if the peer publishes for many clients.
+    pub throttled_by: FxHashMap<SessionKey, Allowance>,
+    /// Its peer publishes for many clients: the sessions that throttle it refuse their own messages, and the peer keeps
+    /// its credit for all others.
     pub for_many: bool,
     /// Its publisher was sent credit 0.
-    pub is_held_back: bool,
-    /// What may still arrive while its publisher is held back.
+    pub is_throttled: bool,
+    /// What may still arrive while it is throttled.
     pub allowance: Option<Allowance>,
     /// Its share of the memory for packets that arrived out of order.
     early: Share<Prefix>,
@@ -90,26 +90,28 @@ pub enum LinkSlot {
 }
 
 impl Entry {
-    /// Whether its publisher sends more than it may while it is held back (§7.7).
+    /// Whether its publisher sends more than it may while the link is throttled (§7.7).
     pub fn is_beyond_allowance(&mut self, publish: &PublishView<'_>) -> bool {
         let length = publish.topic.len() + publish.payload.len();
         self.allowance.as_mut().is_some_and(|allowance| !allowance.take(length))
     }
 
-    /// Whether sessions hold a link whose peer publishes for many clients.
-    pub fn holds_some(&self) -> bool {
-        self.for_many && !self.holders.is_empty()
+    /// Whether sessions throttle it and its peer publishes for many clients: only messages for these sessions may be
+    /// refused.
+    pub fn is_partly_throttled(&self) -> bool {
+        self.for_many && !self.throttled_by.is_empty()
     }
 
-    /// Whether those of these sessions that hold its publisher back still take a message of this size.
+    /// Whether a message of this size for these sessions is let through: each of them that throttles the link still
+    /// takes it.
     pub fn is_let_through(&mut self, sessions: &[SessionKey], bytes: usize) -> bool {
         let is_taken = sessions
             .iter()
-            .filter_map(|session| self.holders.get(session))
+            .filter_map(|session| self.throttled_by.get(session))
             .all(|allowance| allowance.covers(bytes));
         if is_taken {
             for session in sessions {
-                self.holders.get_mut(session).map(|allowance| allowance.take(bytes));
+                self.throttled_by.get_mut(session).map(|allowance| allowance.take(bytes));
             }
         }
         is_taken
@@ -132,9 +134,9 @@ impl Entry {
             timed: Timed::default(),
             stalled: false,
             awaits_room: false,
-            holders: FxHashMap::default(),
+            throttled_by: FxHashMap::default(),
             for_many: false,
-            is_held_back: false,
+            is_throttled: false,
             allowance: None,
             early: Share::default(),
             idle_from: 0,
@@ -569,8 +571,8 @@ impl Entry {
             && self.announced
             && !self.stalled
             && !self.awaits_room
-            && self.holders.is_empty()
-            && !self.is_held_back
+            && self.throttled_by.is_empty()
+            && !self.is_throttled
             && self.allowance.is_none()
             && now >= self.challenge_from
             && self.refusals.is_empty()

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::metrics::counters::{Counters, Drop};
-use crate::engine::owner::holds::{FullSessions, Hold, Holds};
+use crate::engine::owner::holds::{FullSessions, ThrottleChange, ThrottledLinks};
 use crate::engine::owner::member_loads::MemberLoads;
 use crate::engine::sessions::message::QueuedBatch;
 use crate::engine::sessions::session::Session;
@@ -44,14 +44,14 @@ pub enum Handoff {
     Gone { session: SessionKey },
     /// Whether the sending worker has too many queued bytes, and whether it takes nothing more over (§7.7).
     Pressure { worker: u8, is_high: bool, is_full: bool },
-    /// A session of the sending worker holds a link of the receiving worker, or releases it.
-    Hold(Hold),
+    /// A session of the sending worker begins to throttle a link of the receiving worker, or releases it.
+    Throttle(ThrottleChange),
     /// A session of the sending worker is full, or is full no more.
     Full { session: SessionKey, is_full: bool },
     /// A message over a link of the sending worker was refused, because a session of the receiving worker is
     /// full.
     Refused { session: SessionKey, link: LinkId },
-    /// A link has ended that sessions of the receiving worker may hold.
+    /// A link has ended that sessions of the receiving worker may throttle.
     LinkGone { link: LinkId },
     /// All handoffs of the sending worker before its barrier of this number have arrived.
     Barrier { worker: u8, number: u64 },
@@ -88,7 +88,7 @@ pub struct Outbound {
     pub sessions: Sessions,
     pub pending: PendingSettlement,
     pub exports: Vec<WorkerExport>,
-    pub holds: Holds,
+    pub throttled_links: ThrottledLinks,
     pub full: FullSessions,
     /// Another worker takes nothing more over for its sessions.
     pub others_are_full: bool,

@@ -59,7 +59,7 @@ impl Outbound {
         session.end_backlog_if_empty();
         let after = session.waiting();
         sessions.recount(before, after);
-        self.hold_source(now, key, source);
+        self.throttle_source(now, key, source);
         self.refill(key);
         self.sessions.watch(now, key);
         has_room && ticket.is_some()

@@ -246,7 +246,7 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
     let held: Vec<_> = published
         .filter_map(|link| network.hosts[node].engines[usize::from(link.worker())].out.links.awake(link))
         .collect();
-    assert!(held.len() == 5 && held.iter().all(|entry| entry.is_held_back), "{case}");
+    assert!(held.len() == 5 && held.iter().all(|entry| entry.is_throttled), "{case}");
     assert_eq!(publish_will(&mut network, node, 1, "slow"), reason::QUOTA_EXCEEDED, "{case}");
     let (now, key) = (network.now, network.session(slow, node));
     match fate {
