@@ -179,8 +179,8 @@ impl Engine {
                 pending: PendingSettlement::default(),
                 exports: Vec::new(),
                 throttled_links: ThrottledLinks::default(),
-                full: FullSessions::default(),
-                others_are_full: false,
+                full_sessions: FullSessions::default(),
+                other_workers_are_full: false,
                 member_loads: (workers > 1).then(|| Arc::clone(&shared.member_loads)),
                 counters: Counters::default(),
                 load: config.counts_load().then(|| Box::new(Load::new())),
@@ -307,10 +307,10 @@ impl Engine {
             Handoff::Copies(copies) => return self.deliver_copies(&copies),
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
-            Handoff::Full { session, is_full } => self.out.full.set(session, is_full),
+            Handoff::Full { session, is_full } => self.out.full_sessions.set(session, is_full),
             Handoff::Refused { session, link } => self.out.throttle_link(session, link),
             Handoff::Pressure { worker, is_high, is_full } => {
-                return self.take_pressure(now, worker, is_high, is_full);
+                return self.handle_pressure(now, worker, is_high, is_full);
             }
             Handoff::Throttle(change) => return self.apply_throttle(now, change),
             Handoff::LinkGone { link } => return self.forget_throttled_link(self.worker, link),

@@ -368,14 +368,14 @@ fn admit(
     if !waits(publish, origin) {
         return Ok(());
     }
-    if out.is_full() {
+    if out.queues_are_full() {
         return Err(Refusal::QueuesFull);
     }
-    if !out.full.is_empty() {
+    if !out.full_sessions.is_empty() {
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session)).copied();
         let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
-        let full: SmallVec<[SessionKey; 2]> = out.full.among(plain.chain(chosen)).collect();
+        let full: SmallVec<[SessionKey; 2]> = out.full_sessions.among(plain.chain(chosen)).collect();
         if !full.is_empty() {
             if let Some(Origin { link, .. }) = origin {
                 full.into_iter().for_each(|session| out.note_refused(session, link));
@@ -470,7 +470,7 @@ impl Engine {
             // A link that carries a PUBLISH has learnt the incarnation of its peer.
             let incarnation = entry.link.peer_incarnation().unwrap_or_default();
             entry.publisher = publisher_id(entry.session, incarnation);
-            self.greet_publisher(now, id);
+            self.register_publisher(now, id);
         }
         let is_throttled = may_be_throttled
             && !is_turned_away
@@ -538,10 +538,11 @@ impl Engine {
             let overflowed = std::mem::take(&mut self.out.pending.overflowed);
             let throttle_changes = std::mem::take(&mut self.out.pending.throttle_changes);
             let orphans = std::mem::take(&mut self.out.pending.orphans);
-            let full = std::mem::take(&mut self.out.pending.full);
+            let full_changes = std::mem::take(&mut self.out.pending.full_changes);
             let mut settled = std::mem::take(&mut self.out.pending.settled);
             let mut moved = std::mem::take(&mut self.out.pending.moved);
-            full.into_iter()
+            full_changes
+                .into_iter()
                 .for_each(|(session, is_full)| self.tell_others(&Handoff::Full { session, is_full }));
             for key in overflowed {
                 self.end_overflowed(now, key);

@@ -56,14 +56,14 @@ use crate::wire::{self, PublishView};
 #[derive(Default)]
 pub struct Throttle {
     /// The workers with too many queued bytes.
-    high: Workers,
-    /// The workers that take nothing more over.
-    full: Workers,
+    high_workers: Workers,
+    /// The workers whose queues of connected sessions are full: messages at `QoS` 1 and 2 are refused.
+    full_workers: Workers,
     is_applied: bool,
-    /// The publishers' links to be sent their usual credit when the throttle is off again.
-    met: Vec<LinkId>,
-    /// The links that had no room for their CREDIT.
-    untold: Vec<LinkId>,
+    /// The throttled publishers' links, which get their usual credit when the throttle is off again.
+    to_release: Vec<LinkId>,
+    /// Links whose new credit could not be sent, because there was no room for the CREDIT.
+    unsent_credits: Vec<LinkId>,
 }
 
 /// A bit for each worker.
@@ -87,7 +87,7 @@ impl Workers {
 
 impl Throttle {
     pub fn is_on(&self) -> bool {
-        !self.high.is_empty()
+        !self.high_workers.is_empty()
     }
 }
 
@@ -100,17 +100,17 @@ impl Engine {
             return;
         };
         let high = self.config.queue_memory / usize::from(self.workers) / 2;
-        let was_high = node.throttle.high.has(self.worker);
+        let was_high = node.throttle.high_workers.has(self.worker);
         // Hysteresis: without it publishers would stop and go with every message.
         let is_high = waiting_bytes > high || was_high && waiting_bytes > high / 2;
         let is_full = self.out.sessions.is_full();
-        let is_news = (is_high, is_full) != (was_high, node.throttle.full.has(self.worker));
-        node.throttle.full.set(self.worker, is_full);
-        node.throttle.high.set(self.worker, is_high);
+        let is_news = (is_high, is_full) != (was_high, node.throttle.full_workers.has(self.worker));
+        node.throttle.full_workers.set(self.worker, is_full);
+        node.throttle.high_workers.set(self.worker, is_high);
         if is_news {
             self.tell_others(&Handoff::Pressure { worker: self.worker, is_high, is_full });
         }
-        self.tell_pressure(now);
+        self.update_publishers(now);
     }
 
     /// Whether this node throttles all publishers.
@@ -119,43 +119,49 @@ impl Engine {
     }
 
     /// Another worker reports its pressure.
-    pub(in crate::engine) fn take_pressure(&mut self, now: Micros, worker: u8, is_high: bool, is_full: bool) {
+    pub(in crate::engine) fn handle_pressure(
+        &mut self,
+        now: Micros,
+        worker: u8,
+        is_high: bool,
+        is_full: bool,
+    ) {
         let Side::Node(node) = &mut self.side else {
             return;
         };
-        node.throttle.high.set(worker, is_high);
-        node.throttle.full.set(worker, is_full);
-        let mut others = node.throttle.full;
+        node.throttle.high_workers.set(worker, is_high);
+        node.throttle.full_workers.set(worker, is_full);
+        let mut others = node.throttle.full_workers;
         others.set(self.worker, false);
-        self.out.others_are_full = !others.is_empty();
-        self.tell_pressure(now);
+        self.out.other_workers_are_full = !others.is_empty();
+        self.update_publishers(now);
     }
 
     /// Sends the publishers their new credit, if it has changed.
-    fn tell_pressure(&mut self, now: Micros) {
+    fn update_publishers(&mut self, now: Micros) {
         let Side::Node(node) = &mut self.side else {
             return;
         };
         let is_on = node.throttle.is_on();
         let was_on = std::mem::replace(&mut node.throttle.is_applied, is_on);
-        let mut links = std::mem::take(&mut node.throttle.untold);
+        let mut links = std::mem::take(&mut node.throttle.unsent_credits);
         if is_on && !was_on {
             let publishers =
                 self.out.links.iter().filter(|link_slot| link_slot.inbound() && link_slot.published());
-            node.throttle.met = publishers.map(LinkSlot::id).collect();
-            links.extend(&node.throttle.met);
+            node.throttle.to_release = publishers.map(LinkSlot::id).collect();
+            links.extend(&node.throttle.to_release);
         } else if !is_on && was_on {
-            links.append(&mut node.throttle.met);
+            links.append(&mut node.throttle.to_release);
         }
         links.into_iter().for_each(|link| self.update_credit(now, link));
     }
 
-    /// A link carries its first PUBLISH, so it is a publisher's.
-    pub(in crate::engine) fn greet_publisher(&mut self, now: Micros, link: LinkId) {
+    /// A link has carried its first PUBLISH: its peer is a publisher, and is throttled if all are.
+    pub(in crate::engine) fn register_publisher(&mut self, now: Micros, link: LinkId) {
         if let Side::Node(node) = &mut self.side
             && node.throttle.is_on()
         {
-            node.throttle.met.push(link);
+            node.throttle.to_release.push(link);
             self.update_credit(now, link);
         }
     }
@@ -179,7 +185,7 @@ impl Engine {
         wire::put_credit_field(&mut field, messages, bytes, false);
         if !self.out.queue_control(link, field.into()) {
             // There is no room for the CREDIT now.
-            self.node(|node| node.throttle.untold.push(link));
+            self.node(|node| node.throttle.unsent_credits.push(link));
             self.out.sessions.look_by(now + LOOK);
         } else if let Some(entry) = self.out.links.get_mut(link) {
             entry.is_throttled = is_throttled;
@@ -200,7 +206,7 @@ impl Outbound {
         self.sessions.count(key);
         let session = self.sessions.get(key);
         let is_half = session.is_some_and(|session| self.sessions.is_fuller_than(2, session));
-        let was_full = self.full.has(key);
+        let was_full = self.full_sessions.has(key);
         let is_full = is_half
             && session.is_some_and(|session| {
                 session.is_ready()
@@ -211,8 +217,8 @@ impl Outbound {
             session.is_capped = is_half;
         }
         if is_full != was_full {
-            self.full.set(key, is_full);
-            self.pending.full.push((key, is_full));
+            self.full_sessions.set(key, is_full);
+            self.pending.full_changes.push((key, is_full));
         }
     }
 
@@ -228,7 +234,7 @@ impl Outbound {
 
     /// A session of this worker throttles a publisher's link, if the session is full.
     pub(in crate::engine) fn throttle_link(&mut self, session: SessionKey, link: LinkId) {
-        if self.full.has(session) && self.sessions.get(session).is_some() {
+        if self.full_sessions.has(session) && self.sessions.get(session).is_some() {
             self.pending.throttle_changes.extend(self.throttled_links.add(session, link));
         }
     }

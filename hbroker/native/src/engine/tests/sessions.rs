@@ -114,14 +114,17 @@ pub fn check(network: &Network, node: usize) {
     }
     let engines = &network.hosts[node].engines;
     if engines.iter().all(|engine| engine.out.handoffs.is_empty()) {
-        let full = &engines[0].out.full;
-        assert!(engines.iter().all(|engine| engine.out.full == *full), "every worker knows who is full");
+        let full = &engines[0].out.full_sessions;
+        assert!(
+            engines.iter().all(|engine| engine.out.full_sessions == *full),
+            "every worker knows who is full"
+        );
     }
 }
 
 /// What is held for connected sessions counts for their hosts, exactly where nobody is about to look; and so who is full is weighed again.
 fn check_shares(engine: &Engine, now: Micros) {
-    let Outbound { sessions, full, .. } = &engine.out;
+    let Outbound { sessions, full_sessions: full, .. } = &engine.out;
     let (mut sum, mut hosts) = (0, HashMap::<Prefix, usize>::new());
     for session in sessions.iter() {
         let (counted, held) = (session.counted_bytes(), session.shared_bytes());

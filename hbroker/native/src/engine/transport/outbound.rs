@@ -89,9 +89,9 @@ pub struct Outbound {
     pub pending: PendingSettlement,
     pub exports: Vec<WorkerExport>,
     pub throttled_links: ThrottledLinks,
-    pub full: FullSessions,
+    pub full_sessions: FullSessions,
     /// Another worker takes nothing more over for its sessions.
-    pub others_are_full: bool,
+    pub other_workers_are_full: bool,
     pub counters: Counters,
     /// The counters by topic; `None`: telemetry is off.
     pub load: Option<Box<Load>>,
@@ -106,8 +106,8 @@ pub struct Outbound {
 impl Outbound {
     /// Whether the queues of sessions that count as connected are too large: then nothing more is taken over
     /// at `QoS` 1 and 2 (§7.7).
-    pub fn is_full(&self) -> bool {
-        self.others_are_full || self.sessions.is_full()
+    pub fn queues_are_full(&self) -> bool {
+        self.other_workers_are_full || self.sessions.is_full()
     }
 
     /// Whether the store takes no more: then nothing is taken over that has to be stored.

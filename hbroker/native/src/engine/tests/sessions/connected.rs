@@ -62,7 +62,7 @@ fn counted(network: &Network, node: usize) -> usize {
 
 fn is_full_everywhere(network: &Network, node: usize, client: usize) -> bool {
     let key = network.session(client, node);
-    network.hosts[node].engines.iter().all(|engine| engine.out.full.has(key))
+    network.hosts[node].engines.iter().all(|engine| engine.out.full_sessions.has(key))
 }
 
 /// Has a node publish a message itself, as it does with wills: the reason why not.
@@ -304,7 +304,10 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
         check(&network, node);
         assert_let_go(&network, node);
         assert_eq!(counted(&network, node), 0, "{case}");
-        assert!(network.hosts[node].engines.iter().all(|engine| engine.out.full.is_empty()), "{case}");
+        assert!(
+            network.hosts[node].engines.iter().all(|engine| engine.out.full_sessions.is_empty()),
+            "{case}"
+        );
     }
     if matches!(fate, Fate::Drains | Fate::BeginsAnotherLink | Fate::ComesFromElsewhere | Fate::Moves) {
         let mut read: Vec<_> =
