@@ -44,7 +44,7 @@ use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::owner::holds::{FullSessions, ThrottledLinks};
 use crate::engine::owner::home_workers::HomeWorkers;
-use crate::engine::owner::member_loads::MemberLoads;
+use crate::engine::owner::member_loads::MemberFitness;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
 use crate::engine::publisher::sending::CachedRoute;
@@ -81,7 +81,7 @@ pub struct Shared {
     pub retained: Arc<Mutex<RetainedStore>>,
     /// Subtrees that are moving, in or out.
     pub moves: Arc<Mutex<Moves>>,
-    member_loads: Arc<MemberLoads>,
+    member_fitness: Arc<MemberFitness>,
     /// Counts, by host, the links that their peers opened, and the sessions without a link.
     hosts: Arc<HostCounts>,
     /// Links opened so far. Each link has an incarnation of its own, so that its peer can distinguish it from
@@ -98,7 +98,7 @@ impl Shared {
             directory: Arc::new(directory),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes, config.seed))),
             moves: Arc::new(Mutex::new(Moves::new(config, config.seed ^ config.incarnation))),
-            member_loads: Arc::new(MemberLoads::new(config.seed)),
+            member_fitness: Arc::new(MemberFitness::new(config.seed)),
             hosts: Arc::new(HostCounts::new(bounds, config.seed)),
             opened: Arc::default(),
         }
@@ -181,7 +181,7 @@ impl Engine {
                 throttled_links: ThrottledLinks::default(),
                 full_sessions: FullSessions::default(),
                 other_workers_are_full: false,
-                member_loads: (workers > 1).then(|| Arc::clone(&shared.member_loads)),
+                member_fitness: (workers > 1).then(|| Arc::clone(&shared.member_fitness)),
                 counters: Counters::default(),
                 load: config.counts_load().then(|| Box::new(Load::new())),
                 storing: None,

@@ -4,7 +4,7 @@
 //!     forward          PUBLISH, PUBACK, CREDIT of a link's peer: may this message be taken over? who gets it?
 //!       |-- routes          topic -> subscribers and groups: tables, and a cache of them
 //!       |-- shared_groups   the member of a group that gets it, of this worker or another
-//!       |     `-- member_loads    how fit the members of other workers are
+//!       |     `-- member_loads    the fitness of the members of other workers
 //!       |-- distribution    copies and tickets until the PUBACK
 //!       |     `-----> crate::engine::sessions      the queue of each subscriber
 //!       `-- throttle        backpressure: which publishers are throttled

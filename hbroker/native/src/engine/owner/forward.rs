@@ -234,7 +234,7 @@ impl Forwarder {
             && queued_message.ticket.is_none()
             && target.qos > 0
             && !self.serves(now, &queued_message)
-            && let Some((id, _)) = out.load_of(target.session)
+            && let Some((id, _)) = out.fitness_of(target.session)
         {
             return self.deferred.push((id, queued_message.addressed(target)));
         }

@@ -218,7 +218,7 @@ impl Outbound {
         self.pump(now, key);
         self.weigh(key);
         self.sessions.watch(now, key);
-        self.report_load(key);
+        self.report_fitness(key);
     }
 
     /// A session's link to this host has ended, with `unsent` unsent messages of `QoS` 0. The session stays.
@@ -238,10 +238,10 @@ impl Outbound {
         let mut session = self.sessions.remove(key)?;
         self.weigh(key);
         self.release_publishers(key);
-        self.member_loads
+        self.member_fitness
             .iter()
             .filter(|_| session.is_member)
-            .for_each(|member_loads| member_loads.forget(key));
+            .for_each(|member_fitness| member_fitness.forget(key));
         for export in session.exports() {
             let worker_export = self.exports.iter_mut().filter(|worker_export| worker_export.id == export);
             worker_export.for_each(|worker_export| worker_export.ended.push(key.0));
@@ -387,7 +387,7 @@ impl Outbound {
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_member = true;
             self.refill(key);
-            self.report_load(key);
+            self.report_fitness(key);
         }
     }
 
@@ -399,19 +399,19 @@ impl Outbound {
     }
 
     /// The session id of a shared group's member, and its fitness; `None`: the session has ended.
-    pub fn load_of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
+    pub fn fitness_of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
         match self.sessions.get(key) {
             Some(session) => Some((session.id, session.fitness())),
-            None => self.member_loads.as_ref()?.of(key),
+            None => self.member_fitness.as_ref()?.of(key),
         }
     }
 
-    fn report_load(&mut self, key: SessionKey) {
-        if let Some(member_loads) = &self.member_loads
+    fn report_fitness(&mut self, key: SessionKey) {
+        if let Some(member_fitness) = &self.member_fitness
             && let Some(session) = self.sessions.get_mut(key)
             && let Some(fitness) = session.changed_fitness()
         {
-            member_loads.tell(key, session.id, fitness);
+            member_fitness.report(key, session.id, fitness);
         }
     }
 
@@ -444,7 +444,7 @@ impl Outbound {
         link.into_iter().for_each(|link| links.touch(link));
         self.refill(key);
         self.release_unless_congested(key);
-        self.report_load(key);
+        self.report_fitness(key);
     }
 
     /// Keeps a queue within its bounds, or within `beyond` if that is more; `before` is what was queued
@@ -507,7 +507,7 @@ impl Outbound {
         let after = session.waiting();
         sessions.recount(before, after);
         self.spill(key, share);
-        self.report_load(key);
+        self.report_fitness(key);
     }
 
     /// If the session is congested, throttles the link over which its newest message came (`source`; `None`: the

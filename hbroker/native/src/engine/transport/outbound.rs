@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::owner::holds::{FullSessions, ThrottleChange, ThrottledLinks};
-use crate::engine::owner::member_loads::MemberLoads;
+use crate::engine::owner::member_loads::MemberFitness;
 use crate::engine::sessions::message::QueuedBatch;
 use crate::engine::sessions::session::Session;
 use crate::engine::sessions::settlement::PendingSettlement;
@@ -83,7 +83,7 @@ impl<T> ByWorker<T> {
 }
 
 pub struct Outbound {
-    pub member_loads: Option<Arc<MemberLoads>>,
+    pub member_fitness: Option<Arc<MemberFitness>>,
     pub links: Links,
     pub sessions: Sessions,
     pub pending: PendingSettlement,
