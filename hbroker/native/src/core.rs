@@ -31,7 +31,7 @@ use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::machine::Machine;
 use crate::engine::metrics::counters::{Counters, Drop, EngineCounters};
-use crate::engine::metrics::load::Weight;
+use crate::engine::metrics::load::LoadGauges;
 use crate::engine::owner::forward::retain;
 use crate::engine::owner::subscriptions::Opened;
 use crate::engine::retained::replay::Request;
@@ -467,7 +467,7 @@ impl Core {
             .each(|name, value| report.count(name, value));
         let sockets = self.endpoint().into_iter().flat_map(Endpoint::counters);
         sockets.for_each(|(name, value)| report.count(name, value));
-        let Weight { sessions, publishers, queued_messages, queued_bytes } = self.weigh();
+        let LoadGauges { sessions, publishers, queued_messages, queued_bytes } = self.load_gauges();
         report.gauges.extend([
             ("workers", self.workers().into()),
             ("sessions", sessions),
@@ -480,14 +480,14 @@ impl Core {
     }
 
     /// The gauges of all workers. No worker's lock is held for long, however many sessions there are.
-    fn weigh(&self) -> Weight {
-        let mut weight = Weight::default();
+    fn load_gauges(&self) -> LoadGauges {
+        let mut gauges = LoadGauges::default();
         for worker in 0..self.workers() {
             let mut next = Some(0);
             while let Some(from) = next {
-                next = self.on(worker, |engine, _| engine.weigh(from, &mut weight));
+                next = self.on(worker, |engine, _| engine.add_load_gauges(from, &mut gauges));
             }
         }
-        weight
+        gauges
     }
 }

@@ -195,14 +195,14 @@ impl Engine {
 
 impl Outbound {
     /// Weighs a session if its charge has changed by a step, or if it uses more than half of its share.
-    pub(in crate::engine) fn weigh_if_changed(&mut self, key: SessionKey) {
+    pub(in crate::engine) fn update_charge_if_changed(&mut self, key: SessionKey) {
         if self.sessions.get(key).is_some_and(|session| session.is_capped || session.is_miscounted()) {
-            self.weigh(key);
+            self.update_charge(key);
         }
     }
 
     /// Updates the charge of a session, which may have ended, and compares it with its share.
-    pub(in crate::engine) fn weigh(&mut self, key: SessionKey) {
+    pub(in crate::engine) fn update_charge(&mut self, key: SessionKey) {
         self.sessions.count(key);
         let session = self.sessions.get(key);
         let is_half = session.is_some_and(|session| self.sessions.is_fuller_than(2, session));

@@ -118,7 +118,7 @@ impl Outbound {
         if !is_watched {
             self.sessions.watch(now, key);
         }
-        self.weigh_if_changed(key);
+        self.update_charge_if_changed(key);
         holds_ticket
     }
 
@@ -146,7 +146,7 @@ impl Outbound {
         if !is_watched {
             sessions.watch(now, target.session);
         }
-        self.weigh_if_changed(target.session);
+        self.update_charge_if_changed(target.session);
         Some(holds_ticket)
     }
 
@@ -194,7 +194,7 @@ impl Outbound {
             let after = session.waiting();
             self.sessions.recount(before, after);
         }
-        self.weigh_if_changed(key);
+        self.update_charge_if_changed(key);
         self.pump(now, key);
     }
 
@@ -216,7 +216,7 @@ impl Outbound {
             self.sessions.recount(before, after);
         }
         self.pump(now, key);
-        self.weigh(key);
+        self.update_charge(key);
         self.sessions.watch(now, key);
         self.report_fitness(key);
     }
@@ -228,7 +228,7 @@ impl Outbound {
             session.park(unsent as u64, host, &mut self.pending, self.storing.as_deref_mut());
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
-            self.weigh(key);
+            self.update_charge(key);
             self.release_publishers(key);
         }
     }
@@ -236,7 +236,7 @@ impl Outbound {
     /// Ends a session. Returns what is left of it, except for its messages.
     pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<Ended> {
         let mut session = self.sessions.remove(key)?;
-        self.weigh(key);
+        self.update_charge(key);
         self.release_publishers(key);
         self.member_fitness
             .iter()
@@ -351,7 +351,7 @@ impl Outbound {
             let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
-            self.weigh(key);
+            self.update_charge(key);
             if let Some(session) = self.sessions.get_mut(key).filter(|_| is_idle) {
                 if session.end_stored()
                     && let Some(storing) = &mut self.storing

@@ -24,7 +24,7 @@ use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::metrics::counters::Counters;
-use crate::mqtt::session::{Delivery, Session, Weight};
+use crate::mqtt::session::{Delivery, QueueTotals, Session};
 
 /// How many messages of `QoS` 0 a listener on hold queues. The network's credit bounds the other messages.
 const MOST_HELD: usize = 1_000;
@@ -357,13 +357,13 @@ impl Fanout {
 
     /// How many messages were routed so far, how many listeners and sessions there are, and what is queued in
     /// parked sessions.
-    pub fn weigh(&self) -> (u64, usize, usize, Weight) {
+    pub fn routing_totals(&self) -> (u64, usize, usize, QueueTotals) {
         let parked = self.sessions.values().filter_map(|record| match &record.location {
             SessionLocation::Parked(session) => Some(session.load()),
             SessionLocation::With(_) | SessionLocation::Leaving(_) => None,
         });
-        let weight = parked.fold(Weight::default(), Weight::with);
-        (self.routed, self.listeners.len(), self.sessions.len(), weight)
+        let queued = parked.fold(QueueTotals::default(), QueueTotals::plus);
+        (self.routed, self.listeners.len(), self.sessions.len(), queued)
     }
 
     /// What parked sessions dropped.

@@ -31,8 +31,8 @@ pub enum Command {
     Access(u32, Arc<AccessList>),
     Report(SyncSender<Vec<ConnectionStatus>>),
     Count(SyncSender<Counters>),
-    /// Write down how much is queued for clients.
-    Weigh,
+    /// Record in the worker's metrics how much is queued for its clients.
+    MeasureQueues,
     /// Ack guards were dropped outside of an iteration: the end of this iteration acknowledges their
     /// messages.
     Settle,

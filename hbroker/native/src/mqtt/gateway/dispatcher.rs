@@ -29,7 +29,7 @@ use crate::mqtt::gateway::worker_event::{SessionHandle, WorkerEvent, WorkerEvent
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::worker_handle::CommandSink;
 use crate::mqtt::metrics::counters::{Counters, Drop as Loss};
-use crate::mqtt::session::{Session, SessionState, Weight};
+use crate::mqtt::session::{QueueTotals, Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
 
 /// How many bytes may be posted to one worker before messages of `QoS` 0 for it are dropped. (The network's
@@ -332,8 +332,8 @@ impl Dispatcher {
 
     /// How many messages were routed so far, how many listeners and sessions there are, and what is queued in
     /// parked sessions.
-    pub fn weigh(&self) -> (u64, usize, usize, Weight) {
-        self.fanout.lock().weigh()
+    pub fn routing_totals(&self) -> (u64, usize, usize, QueueTotals) {
+        self.fanout.lock().routing_totals()
     }
 
     /// What parked sessions dropped. `with` gets the numbers of listeners, parked sessions, sessions and

@@ -146,7 +146,7 @@ impl Outbound {
         let after = session.waiting();
         sessions.recount(before, after);
         self.pump(now, key);
-        self.weigh_if_changed(key);
+        self.update_charge_if_changed(key);
         self.sessions.watch(now, key);
     }
 

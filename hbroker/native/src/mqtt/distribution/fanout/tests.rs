@@ -183,7 +183,7 @@ fn messages_that_came_together_go_as_they_would_one_by_one() {
         posted.push(bench.route_all(together, 0, &[7]));
         bench.fanout.park(NOW, 5, new_session());
         posted.push(bench.route_all(together, 0, &[7]));
-        (posted, bench.fanout.counters().drops, bench.fanout.weigh().0)
+        (posted, bench.fanout.counters().drops, bench.fanout.routing_totals().0)
     });
     assert_eq!(outcomes[0], outcomes[1]);
     assert_eq!(outcomes[0].0.iter().map(Vec::len).collect::<Vec<_>>(), [6, 3, 9, 3, 9, 0, 0]);

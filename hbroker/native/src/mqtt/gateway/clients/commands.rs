@@ -12,7 +12,7 @@ use crate::mqtt::gateway::clients::{Client, Marks};
 use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::gateway::worker_event::WorkerEvent;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
-use crate::mqtt::session::{Delivery, Weight};
+use crate::mqtt::session::{Delivery, QueueTotals};
 
 impl ClientTurn<'_> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
@@ -57,7 +57,7 @@ impl ClientTurn<'_> {
             // The receiver may have stopped waiting.
             Command::Report(to) => _ = to.send(report(connections)),
             Command::Count(to) => _ = to.send(*self.counters),
-            Command::Weigh => self.weigh(connections),
+            Command::MeasureQueues => self.measure_queues(connections),
             Command::Settle => {}
         }
     }
@@ -150,7 +150,7 @@ impl ClientTurn<'_> {
         }
     }
 
-    fn weigh(&mut self, connections: &mut Connections<Client>) {
+    fn measure_queues(&mut self, connections: &mut Connections<Client>) {
         let Some(worker_metrics) = &mut self.worker_metrics else {
             return;
         };
@@ -158,7 +158,7 @@ impl ClientTurn<'_> {
             let (_, client) = connections.get(id)?;
             client.connection.session().map(|session| session.load())
         });
-        worker_metrics.weight = sessions.fold(Weight::default(), Weight::with);
+        worker_metrics.queued = sessions.fold(QueueTotals::default(), QueueTotals::plus);
     }
 
     fn park(&mut self, id: ConnectionId) {
