@@ -18,7 +18,7 @@ use crate::engine::sessions::stored_before::StoredBefore;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
 use crate::engine::sessions::target::Targets;
-use crate::engine::transport::copies::Copies;
+use crate::engine::transport::copies::CopyBatch;
 use crate::engine::transport::delivery_records::{Origin, Span};
 use crate::engine::transport::links::Links;
 use crate::link::receive::pubacks::Success;
@@ -37,7 +37,7 @@ pub enum Handoff {
     /// Messages for sessions of the receiving worker. Each target at `QoS` 1 or 2 holds the tickets once.
     Deliver { queued_batch: QueuedBatch, targets: Targets },
     /// Copies at `QoS` 0 for sessions of the receiving worker.
-    Copies(Copies),
+    Copies(CopyBatch),
     /// One copy of each of these messages, which the receiving worker took over, is settled.
     Settled { tickets: Span },
     /// A session has ended: the receiving worker forgets its subscriptions.

@@ -35,12 +35,12 @@ pub struct Joining<'a, D, I> {
 
 /// What a log says of a message: for whom it was stored, and what became of it.
 #[derive(Default)]
-struct Copies<'r> {
+struct MessageTargets<'r> {
     all: SmallVec<[(Key, Status, &'r [u8]); 4]>,
     by_key: HashMap<Key, usize, FxBuildHasher>,
 }
 
-impl<'r> Copies<'r> {
+impl<'r> MessageTargets<'r> {
     /// Adds what a record says. If an earlier record was for the same session, the message waits if one of them
     /// does; otherwise the later one counts.
     fn add(&mut self, key: Key, status: Status, options: &'r [u8]) {
@@ -108,8 +108,8 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
     fn write_one(&self, side: usize, record: &Record<'_>, writer: &mut Writer<'_>) -> io::Result<()> {
         let message = record.message();
         if self.known[side].has_later(&record.identity) {
-            let copies = self.copies(side, record);
-            let waiting = copies.all.iter().filter(|(_, status, _)| *status == Status::Waiting);
+            let targets = self.targets_of(side, record);
+            let waiting = targets.all.iter().filter(|(_, status, _)| *status == Status::Waiting);
             return writer.add(&message, waiting.map(|(key, _, options)| (key.0, *options)));
         }
         let targets = message.targets().zip(record.statuses);
@@ -119,7 +119,7 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
     }
 
     fn write_both(&mut self, records: [(usize, Record<'_>); 2], writer: &mut Writer<'_>) -> io::Result<()> {
-        let [first, second] = [&records[0], &records[1]].map(|(side, record)| self.copies(*side, record));
+        let [first, second] = [&records[0], &records[1]].map(|(side, record)| self.targets_of(*side, record));
         let (mut kept, mut common, mut settled) = (SmallVec::<[(u64, &[u8]); 4]>::new(), 0, 0);
         for (one, other, is_second) in [(&first, &second, false), (&second, &first, true)] {
             for (key, _, options) in one.all.iter().filter(|(_, status, _)| *status == Status::Waiting) {
@@ -138,17 +138,17 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
     }
 
     /// What a log says of a message in all its records. `record`: the first one.
-    fn copies<'r>(&'r self, side: usize, record: &Record<'r>) -> Copies<'r> {
-        let mut copies = Copies::default();
+    fn targets_of<'r>(&'r self, side: usize, record: &Record<'r>) -> MessageTargets<'r> {
+        let mut targets = MessageTargets::default();
         let (store, known) = (self.stores[side], self.known[side]);
         let key = |target: &Target<'_>| (target.session, (self.fields.share)(target.options));
         for (target, status) in record.message().targets().zip(record.statuses) {
-            copies.add(key(&known.of_session(store, &target)), *status, target.options);
+            targets.add(key(&known.of_session(store, &target)), *status, target.options);
         }
         known.later_targets(store, &record.identity, |status, target| {
-            copies.add(key(target), status, target.options);
+            targets.add(key(target), status, target.options);
         });
-        copies
+        targets
     }
 
     /// Writes what is held, because a log has ended before it was reached there.
