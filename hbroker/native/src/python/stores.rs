@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use crate::engine::sessions::storing::FIELDS;
+use crate::engine::sessions::storing::FIELD_READERS;
 use crate::store::disk::Folder;
 use crate::store::fault_disk::FaultDisk;
 use crate::store::index::LsmIndex;
@@ -193,7 +193,9 @@ pub fn merge_stores(
     let merged = py.detach(|| {
         let (first, second, mut into) = (first.open.lock(), second.open.lock(), into.open.lock());
         let stores = [&first.store, &second.store];
-        merge(stores, &mut into.store, FIELDS, memory, &mut |count| report(&progress, count, &mut result))
+        merge(stores, &mut into.store, FIELD_READERS, memory, &mut |count| {
+            report(&progress, count, &mut result)
+        })
     });
     result?;
     let Merged { waiting, common, settled, disordered, retained, damage } =
