@@ -316,7 +316,7 @@ class _Core:
         until_us: int | None = None,
         *,
         reserved: bool = False,
-        gathering: bool = False,
+        recovering: bool = False,
     ) -> None:
         """Grants this subtree (a node may own several). `serving` false: PUBLISH is refused with HANDOVER.
 
@@ -324,7 +324,7 @@ class _Core:
           runs. A grant with a later time renews the lease. None: the lease does not end.
         - `reserved`: a client's PUBLISH is refused with NOT_AUTHORIZED, at every QoS; only `publish` here
           writes to it (§7.2).
-        - `gathering`: recovery. Subscribers are on their way back, and PUBLISH at QoS 1 and 2 is refused with
+        - `recovering`: recovery. Subscribers are on their way back, and PUBLISH at QoS 1 and 2 is refused with
           HANDOVER meanwhile (§5.8).
         """
     def revoke(self, subtree: str) -> None: ...

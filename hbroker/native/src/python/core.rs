@@ -112,7 +112,7 @@ impl Core {
     }
 
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (subtree, epoch, serving, until_us = None, *, reserved = false, gathering = false))]
+    #[pyo3(signature = (subtree, epoch, serving, until_us = None, *, reserved = false, recovering = false))]
     fn grant(
         &self,
         py: Python<'_>,
@@ -121,10 +121,10 @@ impl Core {
         serving: bool,
         until_us: Option<Micros>,
         reserved: bool,
-        gathering: bool,
+        recovering: bool,
     ) {
         let until = until_us.unwrap_or(Micros::MAX);
-        let grant = Grant { epoch, serving, reserved, gathering, until };
+        let grant = Grant { epoch, serving, reserved, recovering, until };
         self.each(py, |engine| engine.grant(subtree, grant));
     }
 

@@ -362,7 +362,7 @@ fn admit(
     if publish.expires() <= now {
         return Err(Refusal::Expired);
     }
-    if route.gathering && origin.is_some_and(|origin| origin.delivery > 0) {
+    if route.recovering && origin.is_some_and(|origin| origin.delivery > 0) {
         return Err(Refusal::Handover);
     }
     if !waits(publish, origin) {

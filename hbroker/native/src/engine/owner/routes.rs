@@ -80,7 +80,7 @@ pub struct Route<'a> {
     /// Only this node itself publishes on this topic.
     pub reserved: bool,
     /// Recovery: its subscribers are not all back yet.
-    pub gathering: bool,
+    pub recovering: bool,
     /// Where the cache remembers the load counter of this topic; `None`: the route is not cached.
     pub mark: Option<&'a Cell<Mark>>,
 }
@@ -157,8 +157,8 @@ impl Routes {
         };
         subscriptions.collect_matches(topic, matches);
         let (subscribers, groups) = (matches.subscribers(), matches.groups());
-        let (reserved, gathering) = (grant.reserved, grant.gathering);
-        let route = Route { subscribers, groups, reserved, gathering, mark: None };
+        let (reserved, recovering) = (grant.reserved, grant.recovering);
+        let route = Route { subscribers, groups, reserved, recovering, mark: None };
         cache.put(now, topic, *version, grant.until, route);
         Ok(route)
     }
@@ -244,7 +244,7 @@ struct CachedRoute {
     groups: Option<Box<GroupList>>,
     mark: Cell<Mark>,
     reserved: bool,
-    gathering: bool,
+    recovering: bool,
     /// How many more conflicts it survives.
     stands: u8,
 }
@@ -345,7 +345,7 @@ impl CachedRoute {
             groups: (route.groups.members() > 0).then(|| Box::new(route.groups.clone())),
             mark: Cell::default(),
             reserved: route.reserved,
-            gathering: route.gathering,
+            recovering: route.recovering,
             stands: STANDS,
         }
     }
@@ -363,7 +363,7 @@ impl CachedRoute {
             subscribers: &self.subscribers,
             groups: self.groups.as_deref().unwrap_or(&NO_GROUPS),
             reserved: self.reserved,
-            gathering: self.gathering,
+            recovering: self.recovering,
             mark: Some(&self.mark),
         }
     }

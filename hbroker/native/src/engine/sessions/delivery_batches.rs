@@ -157,7 +157,7 @@ fn has_room(worker: u8, first: &PublishView<'_>, route: &Route<'_>, out: &Outbou
     let sessions = route.subscribers.iter().map(|subscriber| subscriber.session);
     let waits_for_the_disk = first.ack_queued && out.waits_for_the_disk(worker, sessions);
     is_open(route)
-        && !(route.gathering || waits_for_the_disk || out.queues_are_full() || out.store_is_full())
+        && !(route.recovering || waits_for_the_disk || out.queues_are_full() || out.store_is_full())
         && out.full_sessions.among(route.subscribers.iter().copied()).next().is_none()
 }
 

@@ -6,13 +6,14 @@ use rand::{Rng, SeedableRng};
 use crate::engine::owner::routes::{LONGEST_TOPIC, MOST_BESIDE, MOST_SLOTS, MOST_SUBSCRIBERS, SLOTS, *};
 use crate::tables::jurisdiction::Grant;
 
-const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
+const GRANT: Grant =
+    Grant { epoch: 1, serving: true, reserved: false, recovering: false, until: Micros::MAX };
 
 fn subscriber(session: u64) -> Subscriber {
     Subscriber::new(SessionKey(session), 1)
 }
 
-/// Whether a topic is reserved, and gathering, its sessions in order, and its groups with their members, in order.
+/// Whether a topic is reserved, and recovering, its sessions in order, and its groups with their members, in order.
 type Found = (bool, bool, Vec<u64>, Vec<(String, Vec<u64>)>);
 
 /// What the tables say, without the cache.
@@ -22,7 +23,7 @@ fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<Found> {
     };
     let mut matches = MatchSet::default();
     routes.subscriptions.collect_matches(topic, &mut matches);
-    Some((grant.reserved, grant.gathering, sessions(matches.subscribers()), groups(matches.groups())))
+    Some((grant.reserved, grant.recovering, sessions(matches.subscribers()), groups(matches.groups())))
 }
 
 fn sessions(subscribers: &[Subscriber]) -> Vec<u64> {
@@ -40,7 +41,7 @@ fn groups(list: &GroupList) -> Vec<(String, Vec<u64>)> {
 
 fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<Found> {
     let route = routes.find(now, topic).ok()?;
-    Some((route.reserved, route.gathering, sessions(route.subscribers), groups(route.groups)))
+    Some((route.reserved, route.recovering, sessions(route.subscribers), groups(route.groups)))
 }
 
 #[test]
@@ -64,8 +65,8 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
             5..8 => {
                 let until = now + random.random_range(0..500);
                 let serving = random.random_bool(0.8);
-                let (reserved, gathering) = (random.random(), random.random());
-                let grant = Grant { serving, reserved, gathering, until, ..GRANT };
+                let (reserved, recovering) = (random.random(), random.random());
+                let grant = Grant { serving, reserved, recovering, until, ..GRANT };
                 routes.jurisdiction_mut().grant(subtree, grant);
             }
             _ => {}
