@@ -57,7 +57,9 @@ def test_a_change_of_the_lease_policy_is_reported_once() -> None:
 
 def test_an_answer_matches_its_join_once_and_only_one_of_the_newest_joins() -> None:
     settings = NodeSettings("n", "a", ADDRESS)
-    context: Any = SimpleNamespace(settings=settings, incarnation=5, random=Random(1), keeps_queues=True)
+    context: Any = SimpleNamespace(
+        settings=settings, incarnation=5, random=Random(1), has_restored_queues=True
+    )
     lease, _ = a_lease()
     lease.epoch = 3
     join_requests = JoinRequests("a", context, lease)

@@ -142,14 +142,14 @@ class Delegations:
         self._schedule(child)
         return child
 
-    def hand_over(self, now: int, child: Child, *, keeps_queues: bool = False) -> None:
-        """Begins the handover of the subtree to the child. `keeps_queues`: the child, if it was restarted,
-        has what waited for sessions at its run before."""
+    def hand_over(self, now: int, child: Child, *, has_restored_queues: bool = False) -> None:
+        """Begins the handover of the subtree to the child. `has_restored_queues`: the child, if it was
+        restarted, restored the messages that waited for sessions in its run before."""
         delegation = child.delegation
         assert delegation.link is not None
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
             child.is_first = False
-            if not keeps_queues:
+            if not has_restored_queues:
                 self._owner_subscriptions.interrupt(delegation.subtree)
             # The child was restarted: nobody serves the subtree now, and only the cut changes.
             self._cut(child)

@@ -100,7 +100,7 @@ class OwnerSubscriptions:
         self._settings = settings = context.settings
         self._core = context.core
         self._jurisdiction = context.jurisdiction
-        self._keeps_queues = context.keeps_queues
+        self._has_restored_queues = context.has_restored_queues
         self._diagnostics = context.diagnostics
         self._after_sync = context.after_sync
         self._watch = watch
@@ -230,7 +230,7 @@ class OwnerSubscriptions:
         ended = []
         for subscription in subscriptions:
             if subscription.session in restored:
-                interrupted = subscription.interrupted or not self._keeps_queues
+                interrupted = subscription.interrupted or not self._has_restored_queues
                 self._put(replace(subscription, interrupted=interrupted, is_prepared=False))
             else:
                 ended.append(subscription)
