@@ -112,7 +112,7 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
-        let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.mark);
+        let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.topic_slot);
         // A status of this node is of no use to its next run.
         let journal =
             if route.reserved { Journaled::No } else { Journaled::Yes { waits: waits(publish, origin) } };

@@ -72,7 +72,7 @@ impl Forwarder {
             return false;
         }
         out.counters.messages_in += batch.len() as u64;
-        let batch_metrics = BatchMetrics::of(batch, now, route.mark, &mut out.load);
+        let batch_metrics = BatchMetrics::of(batch, now, route.topic_slot, &mut out.load);
         let mut elsewhere = ByWorker::new();
         for subscriber in route.subscribers.iter().filter(|subscriber| wants(subscriber, source)) {
             let session = subscriber.session;
@@ -134,7 +134,7 @@ impl Outbound {
         session.refuse_copies(Drop::QueueFull, refused);
         self.counters.drop_many(Drop::QueueFull, refused);
         if let Some(load) = &mut self.load {
-            load.topics.count_out(batch_metrics.mark, copies as u32, bytes);
+            load.topics.count_out(batch_metrics.topic_slot, copies as u32, bytes);
         }
     }
 }

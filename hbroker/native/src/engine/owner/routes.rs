@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::link_id::SessionKey;
-use crate::load::topics::Mark;
+use crate::load::topics::TopicSlot;
 use crate::schema::reason;
 use crate::tables::groups::GroupList;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
@@ -82,7 +82,7 @@ pub struct Route<'a> {
     /// Recovery: its subscribers are not all back yet.
     pub recovering: bool,
     /// Where the cache remembers the load counter of this topic; `None`: the route is not cached.
-    pub mark: Option<&'a Cell<Mark>>,
+    pub topic_slot: Option<&'a Cell<TopicSlot>>,
 }
 
 /// The tables of one worker, and the routes that were found last.
@@ -158,7 +158,7 @@ impl Routes {
         subscriptions.collect_matches(topic, matches);
         let (subscribers, groups) = (matches.subscribers(), matches.groups());
         let (reserved, recovering) = (grant.reserved, grant.recovering);
-        let route = Route { subscribers, groups, reserved, recovering, mark: None };
+        let route = Route { subscribers, groups, reserved, recovering, topic_slot: None };
         cache.put(now, topic, *version, grant.until, route);
         Ok(route)
     }
@@ -242,7 +242,7 @@ struct CachedRoute {
     until: Micros,
     subscribers: SmallVec<[Subscriber; 1]>,
     groups: Option<Box<GroupList>>,
-    mark: Cell<Mark>,
+    topic_slot: Cell<TopicSlot>,
     reserved: bool,
     recovering: bool,
     /// How many more conflicts it survives.
@@ -343,7 +343,7 @@ impl CachedRoute {
             until,
             subscribers: SmallVec::from_slice(route.subscribers),
             groups: (route.groups.members() > 0).then(|| Box::new(route.groups.clone())),
-            mark: Cell::default(),
+            topic_slot: Cell::default(),
             reserved: route.reserved,
             recovering: route.recovering,
             stands: STANDS,
@@ -364,7 +364,7 @@ impl CachedRoute {
             groups: self.groups.as_deref().unwrap_or(&NO_GROUPS),
             reserved: self.reserved,
             recovering: self.recovering,
-            mark: Some(&self.mark),
+            topic_slot: Some(&self.topic_slot),
         }
     }
 

@@ -109,7 +109,7 @@ impl Forwarder {
             return false;
         }
         out.counters.messages_in += count;
-        let batch_metrics = BatchMetrics::of(batch, now, route.mark, &mut out.load);
+        let batch_metrics = BatchMetrics::of(batch, now, route.topic_slot, &mut out.load);
         let mut subscribers =
             route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
         if subscribers.peek().is_none() {
