@@ -31,10 +31,10 @@ use crate::wire::{PublishOut, PublishView};
 /// The pool client that publishes everything.
 const SHARED: PoolClientId = PoolClientId(0);
 
-/// Options of a client's messages that its packets do not contain.
+/// Options of a client's messages that come from its session, not from its packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Marks {
-    /// For subscriptions with No Local; 0: there is none.
+pub struct PublishOptions {
+    /// The client's origin (No Local), once it has a subscription with No Local; 0 before.
     pub origin: u64,
     /// The owner acknowledges a message as soon as it is queued, not when it is distributed.
     pub ack_queued: bool,
@@ -54,7 +54,7 @@ impl PoolGuard<'_> {
     ///
     /// # Errors
     /// The message is refused permanently.
-    pub fn publish(&mut self, publish: &Publish<'_>, marks: Marks) -> Result<Option<u64>, Reason> {
+    pub fn publish(&mut self, publish: &Publish<'_>, options: PublishOptions) -> Result<Option<u64>, Reason> {
         let now = self.now;
         let user_properties: Vec<_> =
             publish.user_properties().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -63,7 +63,7 @@ impl PoolGuard<'_> {
             payload: publish.payload,
             qos: publish.qos,
             retain: publish.retain,
-            ack_queued: marks.ack_queued,
+            ack_queued: options.ack_queued,
             published_at_us: now,
             expiry_s: publish.expiry_s,
             content_type: publish.content_type,
@@ -72,7 +72,7 @@ impl PoolGuard<'_> {
             response_topic: publish.response_topic,
             correlation_data: publish.correlation_data,
             user_properties: &user_properties,
-            origin: marks.origin,
+            origin: options.origin,
             ..PublishOut::default()
         };
         let share = || Bytes::copy_from_slice(publish.payload);

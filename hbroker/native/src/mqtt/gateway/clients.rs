@@ -20,7 +20,7 @@ use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::Connection;
 use crate::mqtt::connection::event::{Cause, Closed, Event, Taken, Upper};
-use crate::mqtt::distribution::bridge::{Marks, PoolGuard, enter};
+use crate::mqtt::distribution::bridge::{PoolGuard, PublishOptions, enter};
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::gateway::command::{Command, Traffic};
 use crate::mqtt::gateway::dispatcher::Dispatcher;
@@ -229,7 +229,7 @@ impl ClientTurn<'_> {
         let Some((client, output)) = connections.write(id) else {
             return;
         };
-        (self.above.session, self.above.marks) = (client.session, client.marks);
+        (self.above.session, self.above.publish_options) = (client.session, client.publish_options);
         let (above, encoder, counters) = (&mut self.above, &mut *self.encoder, &mut *self.counters);
         let before = *counters;
         let load = self.worker_metrics.as_mut().map(|worker_metrics| &mut *worker_metrics.load);
@@ -344,7 +344,7 @@ pub struct Client {
     pub session: SessionHandle,
     /// The number of its access list.
     pub access: Option<u32>,
-    /// Marks its messages once it has a subscription with No Local.
+    /// The origin that its messages carry once it has a subscription with No Local.
     pub origin: u64,
     /// Requests that Python has not answered.
     pub open_requests: u16,
@@ -352,7 +352,7 @@ pub struct Client {
     /// refused.
     pub retry: Option<Micros>,
     pub refusals: u8,
-    pub marks: Marks,
+    pub publish_options: PublishOptions,
     /// The version of the CONNECT; `None` if Python does not know of the connection.
     pub version: Option<Version>,
     pub traffic: Traffic,
@@ -372,7 +372,7 @@ impl Client {
             open_requests: 0,
             retry: None,
             refusals: 0,
-            marks: Marks::default(),
+            publish_options: PublishOptions::default(),
             version: None,
             traffic: Traffic::default(),
             unfinished: Share::default(),
@@ -407,7 +407,7 @@ pub struct Above<'t> {
     pub events: Vec<Event>,
     /// The session of the connection that is being called.
     pub session: SessionHandle,
-    pub marks: Marks,
+    pub publish_options: PublishOptions,
     /// `full`: the network had no room for a message. `taken`: the network took a message.
     pub full: bool,
     pub taken: bool,
@@ -421,7 +421,7 @@ impl<'t> Above<'t> {
             published: Vec::new(),
             events: Vec::new(),
             session: 0,
-            marks: Marks::default(),
+            publish_options: PublishOptions::default(),
             full: false,
             taken: false,
         }
@@ -435,8 +435,8 @@ impl<'t> Above<'t> {
 
 impl Upper for Above<'_> {
     fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> Taken {
-        let marks = self.marks;
-        match self.guard().publish(publish, marks) {
+        let publish_options = self.publish_options;
+        match self.guard().publish(publish, publish_options) {
             Ok(Some(sequence)) => {
                 self.taken = true;
                 if let Some(key) = key {

@@ -185,7 +185,7 @@ impl Dispatcher {
         if options.no_local
             && let Some(connection) = fanout.connection_of(session)
         {
-            self.post(connection.worker(), Command::Mark(connection));
+            self.post(connection.worker(), Command::SendOrigin(connection));
         }
     }
 

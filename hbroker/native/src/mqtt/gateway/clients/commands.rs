@@ -8,7 +8,7 @@ use crate::mqtt::access::rules::{Access, AccessList};
 use crate::mqtt::codec::packets::{CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::distribution::fanout::{ItemContent, ResumedSession, SessionItem};
-use crate::mqtt::gateway::clients::{Client, Marks};
+use crate::mqtt::gateway::clients::{Client, PublishOptions};
 use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::gateway::worker_event::WorkerEvent;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
@@ -51,7 +51,7 @@ impl ClientTurn<'_> {
                 }
             }
             Command::Park(id) => self.park(id),
-            Command::Mark(id) => mark(connections, id),
+            Command::SendOrigin(id) => send_origin(connections, id),
             Command::Assign(id, number, list) => assign(connections, id, number, &list),
             Command::Access(number, list) => self.set_access(connections, number, &list),
             // The receiver may have stopped waiting.
@@ -77,7 +77,7 @@ impl ClientTurn<'_> {
         session.set_settings(settings);
         session.access = access.as_ref().map_or_else(Access::default, |(_, list)| list.access());
         client.session = handle;
-        client.marks = Marks { origin: if has_no_local { origin } else { 0 }, ack_queued };
+        client.publish_options = PublishOptions { origin: if has_no_local { origin } else { 0 }, ack_queued };
         (client.access, client.origin) = (access.map(|(number, _)| number), origin);
         client.connection.set_rate(rate);
         self.with(connections, id, |connection, turn, above, _| {
@@ -194,9 +194,9 @@ fn answered(connections: &mut Connections<Client>, id: ConnectionId) {
     }
 }
 
-fn mark(connections: &mut Connections<Client>, id: ConnectionId) {
+fn send_origin(connections: &mut Connections<Client>, id: ConnectionId) {
     if let Some((_, client)) = connections.get(id) {
-        client.marks.origin = client.origin;
+        client.publish_options.origin = client.origin;
     }
 }
 
