@@ -1,8 +1,8 @@
-"""One measurement: a load on a broker, between two marks.
+"""One measurement: a load on a broker, between two snapshots.
 
-A mark reads all values at one moment: messages, and what broker, load and machine have used (`marks`). Rates
-are those between the marks. Lost, duplicated and disordered messages are counted over the whole run, with the
-warm-up. Their number is known only when the publishers have stopped and nothing more arrives.
+A snapshot reads all values at one moment: messages, and what broker, load and machine have used (`marks`).
+Rates are those between the snapshots. Lost, duplicated and disordered messages are counted over the whole
+run, with the warm-up. Their number is known only when the publishers have stopped and nothing more arrives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.bench.brokers import Broker
 from hbroker.bench.generator import Generator
-from hbroker.bench.marks import Mark
+from hbroker.bench.marks import ResourceTotals
 from hbroker.bench.process import cpu_seconds
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _Snapshot:
     report: LoadReport
-    used: Mark
+    used: ResourceTotals
     owners: Mapping[str, float]
 
 
@@ -151,18 +151,18 @@ def measure(plan: Plan, broker: Broker, load: Generator) -> Measured:
     load.start()
     load.run(plan.warm_up)
     load.forget_times()
-    first = _mark(broker, load)
+    first = _snapshot(broker, load)
     load.run(plan.duration)
-    last = _mark(broker, load)
+    last = _snapshot(broker, load)
     load.stop()
     total = _settled(load)
     return _measured(plan, broker, (first, last), total)
 
 
-def _mark(broker: Broker, load: Generator) -> _Mark:
-    return _Mark(
+def _snapshot(broker: Broker, load: Generator) -> _Snapshot:
+    return _Snapshot(
         report=load.report(),
-        used=Mark.now(broker.pids),
+        used=ResourceTotals.now(broker.pids),
         owners={name: cpu_seconds([pid]) for name, pid in broker.nodes.items()},
     )
 
@@ -187,10 +187,10 @@ def _is_open(plan: Plan, found: LoadReport) -> bool:
 def _measured(
     plan: Plan,
     broker: Broker,
-    marks: tuple[_Mark, _Mark],
+    snapshots: tuple[_Snapshot, _Snapshot],
     total: LoadReport,
 ) -> Measured:
-    first, last = marks
+    first, last = snapshots
     delivered = last.report.delivered - first.report.delivered
     spent = first.used.until(last.used)
     is_known = bool(broker.pids)
@@ -215,7 +215,7 @@ def _measured(
         broker_rss_bytes=last.used.resident if is_known else None,
         generator_cpu=spent.ours_cpu,
         others_cpu=spent.others_cpu if is_known else None,
-        groups=[_of_group(*each, marks) for each in _apart(plan, total)],
+        groups=[_of_group(*each, snapshots) for each in _apart(plan, total)],
     )
 
 
@@ -227,8 +227,10 @@ def _apart(plan: Plan, total: LoadReport) -> Iterator[tuple[int, Group, LoadRepo
             yield number, group, found
 
 
-def _of_group(number: int, group: Group, total: LoadReport, marks: tuple[_Mark, _Mark]) -> OfGroup:
-    first, last = marks
+def _of_group(
+    number: int, group: Group, total: LoadReport, snapshots: tuple[_Snapshot, _Snapshot]
+) -> OfGroup:
+    first, last = snapshots
     timed = last.report.groups[number]
     delivered = timed.delivered - first.report.groups[number].delivered
     owner = group.owner if group.owner in last.owners else None

@@ -17,7 +17,7 @@ from hbroker._native import LoadGenerator
 from hbroker.bench.brokers import Broker
 from hbroker.bench.chain import node_at, subtree_at
 from hbroker.bench.controls import Controls
-from hbroker.bench.marks import Mark
+from hbroker.bench.marks import ResourceTotals
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import sharpen_sleep
 from hbroker.runtime.address import listen_for
@@ -81,9 +81,9 @@ def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
         member = native.add_client(config_of(identity), listen_for(broker.address))
         controls.add(member, identity)
         controls.find(_topic(0, 0))
-        before = Mark.now(broker.pids)
+        before = ResourceTotals.now(broker.pids)
         depths = [_at(level, member, controls, count) for level in range(depth + 1)]
-        spent = before.until(Mark.now(broker.pids))
+        spent = before.until(ResourceTotals.now(broker.pids))
     finally:
         controls.close()
         native.shutdown()
