@@ -59,14 +59,14 @@ pub struct Backlog {
     is_void: bool,
 }
 
-/// What a session knows of its stored queue, as in its `BusyState`.
-struct Known<'a> {
+/// The state of a session's stored queue, borrowed from its `BusyState`.
+struct StoredQueueView<'a> {
     base: u64,
     moving: &'a RangeSet,
     launched: &'a RangeSet,
 }
 
-/// What came of an answer of the store.
+/// The messages that an answer of the store brings back into memory, and those that were not as expected.
 #[derive(Debug, Default)]
 struct Loaded {
     queued_messages: Vec<QueuedMessage>,
@@ -196,9 +196,9 @@ impl Backlog {
         dropped
     }
 
-    /// Adds what the store answered to the request for the messages from `from` on. `last`: the number of the
-    /// last message that was stored for the session.
-    fn load(&mut self, from: u64, answer: Messages, last: u64, known: &Known<'_>) -> Loaded {
+    /// Handles the store's answer to the request for the messages from `from` on. `last`: the number of the last
+    /// message that was stored for the session.
+    fn load(&mut self, from: u64, answer: Messages, last: u64, stored_queue: &StoredQueueView<'_>) -> Loaded {
         let mut loaded = Loaded::default();
         let first = self.next;
         let (requested, is_void) = (self.requested.take(), std::mem::take(&mut self.is_void));
@@ -209,7 +209,7 @@ impl Backlog {
         // Some may have been dropped since the request.
         let is_in = |stored: &Stored| {
             stored.number >= first
-                && !known.moving.contains(stored.number)
+                && !stored_queue.moving.contains(stored.number)
                 && !self.passed_over.contains(stored.number)
         };
         let in_backlog: Vec<Stored> = answer.messages.into_iter().filter(is_in).collect();
@@ -220,7 +220,9 @@ impl Backlog {
             match storing::restored(stored) {
                 Some(queued_message) => {
                     self.take(queued_message.cost());
-                    loaded.queued_messages.push(queued_message.in_session(known.base, known.launched));
+                    loaded
+                        .queued_messages
+                        .push(queued_message.in_session(stored_queue.base, stored_queue.launched));
                 }
                 None => {
                     self.take(0);
@@ -231,7 +233,7 @@ impl Backlog {
         // At the end of the stored queue may be numbers that the store never got.
         let next = if answer.is_all { answer.next.max(last_then + 1) } else { answer.next };
         self.next = self.next.max(next.min(last + 1));
-        self.trim(known.moving);
+        self.trim(stored_queue.moving);
         loaded.lost = self.messages.saturating_sub(last + 1 - self.next);
         (0..loaded.lost).for_each(|_| self.take(0));
         self.uncounted = self.uncounted.min(self.messages);
@@ -302,11 +304,11 @@ mod tests {
         assert_eq!(backlog.note_taken(3, 300), 0, "they are taken out");
         moving.remove_all(&moved);
         backlog.exclude_moved(&moved);
-        let known = Known { base: 100, moving: &moving, launched: &RangeSet::default() };
-        assert!(backlog.load(1, answer(1..=10), 10, &known).queued_messages.is_empty());
+        let stored_queue = StoredQueueView { base: 100, moving: &moving, launched: &RangeSet::default() };
+        assert!(backlog.load(1, answer(1..=10), 10, &stored_queue).queued_messages.is_empty());
         assert_eq!((backlog.next(), backlog.size().messages, backlog.requested), (1, 7, None));
         backlog.requested = Some((1, 10));
-        let loaded = backlog.load(1, answer((1..=2).chain(6..=10)), 10, &known);
+        let loaded = backlog.load(1, answer((1..=2).chain(6..=10)), 10, &stored_queue);
         let numbers: Vec<u64> = loaded.queued_messages.iter().map(|one| one.number).collect();
         assert_eq!(numbers, [101, 102, 106, 107, 108, 109, 110]);
         assert_eq!((loaded.lost, loaded.extra, backlog.size().messages), (0, 0, 0));

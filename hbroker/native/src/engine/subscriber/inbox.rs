@@ -479,18 +479,20 @@ fn is_retained(meant_for: Option<MeantFor>) -> bool {
     meant_for.is_some_and(MeantFor::is_retained)
 }
 
-/// Each as a range of its own.
+/// Each receipt as a range of one delivery.
 fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deliveries> {
     receipts.into_iter().map(Deliveries::from)
 }
 
-/// A client's listeners: which part of its application wants which messages. Small without a listener, because most clients of a pool are idle or only publish.
+/// A client's listeners: which part of its application wants which messages. Small without a listener, because
+/// most clients of a pool are idle or only publish.
 pub struct Listeners {
     seed: u64,
-    known: Option<Box<Known>>,
+    table: Option<Box<ListenerTable>>,
 }
 
-struct Known {
+/// The listeners of a client that has had one.
+struct ListenerTable {
     filters: SubscriptionTrie,
     /// The lowest and the highest id that a listener of this run has had.
     ids: (u64, u64),
@@ -502,40 +504,40 @@ struct Known {
 impl Listeners {
     /// Without listeners. `seed` is random and secret.
     pub fn new(seed: u64) -> Self {
-        Self { seed, known: None }
+        Self { seed, table: None }
     }
 
     /// `group`: of a shared subscription; empty: it is not shared.
     pub fn add(&mut self, listener: Subscriber, group: &str, filter: &str) {
         let SessionKey(id) = listener.session;
-        let known = self.known.get_or_insert_with(|| {
-            Box::new(Known {
+        let table = self.table.get_or_insert_with(|| {
+            Box::new(ListenerTable {
                 filters: SubscriptionTrie::new(self.seed),
                 ids: (id, id),
                 matches: MatchSet::default(),
                 matched: String::new(),
             })
         });
-        known.filters.insert(filter, group, listener);
-        known.ids = (known.ids.0.min(id), known.ids.1.max(id));
-        known.matched.clear();
+        table.filters.insert(filter, group, listener);
+        table.ids = (table.ids.0.min(id), table.ids.1.max(id));
+        table.matched.clear();
     }
 
     pub fn remove(&mut self, listener: u64) {
-        if let Some(known) = &mut self.known {
-            known.filters.remove_session(SessionKey(listener));
-            known.matched.clear();
+        if let Some(table) = &mut self.table {
+            table.filters.remove_session(SessionKey(listener));
+            table.matched.clear();
         }
     }
 
     /// Looks the listeners up that match a topic. Returns those that are not shared.
     pub fn find(&mut self, topic: &str) -> &[Subscriber] {
-        if let Some(known) = &mut self.known
-            && (topic.is_empty() || known.matched != topic)
+        if let Some(table) = &mut self.table
+            && (topic.is_empty() || table.matched != topic)
         {
-            known.filters.collect_matches(topic, &mut known.matches);
-            known.matched.clear();
-            known.matched.push_str(topic);
+            table.filters.collect_matches(topic, &mut table.matches);
+            table.matched.clear();
+            table.matched.push_str(topic);
         }
         self.found()
     }
@@ -551,19 +553,19 @@ impl Listeners {
             requesting_listener.is_none_or(|requesting_listener| listener.session.0 == requesting_listener)
         };
         let plain = if shared.is_none() { self.found() } else { &[] };
-        let members = shared.zip(self.known.as_deref());
-        let members = members.into_iter().flat_map(|(id, known)| known.matches.groups().members_of(id));
+        let members = shared.zip(self.table.as_deref());
+        let members = members.into_iter().flat_map(|(id, table)| table.matches.groups().members_of(id));
         plain.iter().filter(is_meant).chain(members)
     }
 
     /// The listener of this run that requested a retained message, whether or not it still exists.
     pub fn requesting_listener(&self, meant_for: Option<MeantFor>) -> Option<u64> {
-        let (lowest, highest) = self.known.as_ref()?.ids;
+        let (lowest, highest) = self.table.as_ref()?.ids;
         meant_for?.retained_for().filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
     }
 
     fn found(&self) -> &[Subscriber] {
-        self.known.as_ref().map_or(&[], |known| known.matches.subscribers())
+        self.table.as_ref().map_or(&[], |table| table.matches.subscribers())
     }
 }
 

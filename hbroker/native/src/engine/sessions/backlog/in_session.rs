@@ -1,6 +1,6 @@
 //! The backlog as a part of its session: what joins it and leaves it, and when it ends.
 
-use super::{Backlog, Known, Loaded};
+use super::{Backlog, Loaded, StoredQueueView};
 use crate::Micros;
 use crate::engine::handover::copied::SessionExport;
 use crate::engine::handover::spooled::Spooled;
@@ -266,7 +266,7 @@ impl Session {
         let last = self.last_stored();
         let Self { queue, busy, .. } = self;
         let BusyState { stored_base, moving, launched, .. } = &**busy.get_or_insert_default();
-        let known = Known { base: *stored_base, moving, launched };
-        Some(queue.backlog_mut().as_mut()?.load(from, answer, last, &known))
+        let stored_queue = StoredQueueView { base: *stored_base, moving, launched };
+        Some(queue.backlog_mut().as_mut()?.load(from, answer, last, &stored_queue))
     }
 }
