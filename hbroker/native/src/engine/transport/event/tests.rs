@@ -79,7 +79,7 @@ fn everything_comes_once_and_each_flow_in_order_whatever_the_turns() {
     assert!(refused > 100, "{refused}");
     let left = events.take(usize::MAX).len();
     assert_eq!(pushed.iter().sum::<usize>(), came.iter().sum::<usize>() + left);
-    assert!(events.is_empty() && events.others.is_empty() && events.turns.iter().all(VecDeque::is_empty));
+    assert!(events.is_empty() && events.others.is_empty() && events.ready.iter().all(VecDeque::is_empty));
     assert_eq!((events.bytes, events.own.bytes), (0, 0));
 }
 
@@ -160,7 +160,7 @@ fn a_burst_that_is_over_holds_no_memory() {
     while !events.take(usize::MAX).is_empty() {}
     assert!(events.is_empty() && events.others.is_empty());
     assert!(
-        events.own.events.capacity() < 2_000 && events.turns.iter().all(|turns| turns.capacity() < 2_000)
+        events.own.events.capacity() < 2_000 && events.ready.iter().all(|turns| turns.capacity() < 2_000)
     );
 }
 
@@ -306,14 +306,15 @@ fn a_flow_stands_in_each_line_once_at_most_and_is_forgotten_when_in_none() {
             _ => events.push(Flow::Session(session), of_session),
         }
         let flows =
-            events.others.iter().map(|(flow, waiting)| (*flow, waiting)).chain([(Flow::Own, &events.own)]);
-        for (flow, waiting) in flows {
-            let stands = |class: usize| events.turns[class].iter().filter(|other| **other == flow).count();
-            assert_eq!([0, 1, 2].map(stands), waiting.lines.map(usize::from), "{flow:?}");
-            assert!(waiting.events.is_empty() || waiting.lines[waiting.class as usize], "{flow:?}");
-            assert!(flow == Flow::Own || waiting.lines.contains(&true), "{flow:?}");
+            events.others.iter().map(|(flow, queue)| (*flow, queue)).chain([(Flow::Own, &events.own)]);
+        for (flow, queue) in flows {
+            let entries_of =
+                |class: usize| events.ready[class].iter().filter(|other| **other == flow).count();
+            assert_eq!([0, 1, 2].map(entries_of), queue.is_listed.map(usize::from), "{flow:?}");
+            assert!(queue.events.is_empty() || queue.is_listed[queue.class as usize], "{flow:?}");
+            assert!(flow == Flow::Own || queue.is_listed.contains(&true), "{flow:?}");
         }
     }
     while !events.take(100).is_empty() {}
-    assert!(events.is_empty() && events.others.is_empty() && events.turns.iter().all(VecDeque::is_empty));
+    assert!(events.is_empty() && events.others.is_empty() && events.ready.iter().all(VecDeque::is_empty));
 }
