@@ -290,7 +290,7 @@ class _Core:
         open."""
     def is_one_sided(self, link: int) -> bool:
         """Whether the peer opened the link, and has acknowledged nothing on it since."""
-    def prefer(self, link: int) -> None:
+    def prioritise(self, link: int) -> None:
         """Node: the link is a child's. Its events wait only for those of other nodes, and never for a
         client's flood (§3.3)."""
     def will_publisher(self, link: int) -> int:

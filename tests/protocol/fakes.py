@@ -62,7 +62,7 @@ class FakeCore:
         """Messages are on their way between the workers."""
         self.reads_store = False
         """Messages that wait are still being read from the store."""
-        self.preferred: set[int] = set()
+        self.prioritised: set[int] = set()
 
     def counters(self) -> dict[str, int]:
         return {"messages_in": 0, "drop.no_subscriber": 0}
@@ -81,8 +81,8 @@ class FakeCore:
     def is_one_sided(self, link: int) -> bool:
         return False
 
-    def prefer(self, link: int) -> None:
-        self.preferred.add(link)
+    def prioritise(self, link: int) -> None:
+        self.prioritised.add(link)
 
     def peer_of(self, link: int) -> Address | None:
         return None

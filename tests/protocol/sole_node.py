@@ -47,7 +47,7 @@ class ScriptedCore:
         self.has_room = True
         self.owns_topics = True
         self.is_full = False
-        self.preferred: list[int] = []
+        self.prioritised: list[int] = []
         self.restored: list[int] = []
         """The sessions that have got their stored queues back."""
         self._links = count(1_000)
@@ -62,8 +62,8 @@ class ScriptedCore:
     def is_one_sided(self, link: int) -> bool:
         return link in self.one_sided
 
-    def prefer(self, link: int) -> None:
-        self.preferred.append(link)
+    def prioritise(self, link: int) -> None:
+        self.prioritised.append(link)
 
     def peer_of(self, link: int) -> Address | None:
         return self.peers.get(link)

@@ -463,7 +463,7 @@ impl Engine {
             }
         }
         self.events.push(self.flow_of(peer.session), Event::LinkDown(peer, reason));
-        self.events.unprefer(peer.session);
+        self.events.deprioritise(peer.session);
     }
 
     fn announce(&mut self, id: LinkId) {

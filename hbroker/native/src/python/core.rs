@@ -75,8 +75,8 @@ impl Core {
         self.on_link(py, link, |engine, _, link| engine.will_publisher(link))
     }
 
-    fn prefer(&self, py: Python<'_>, link: u64) {
-        self.on_link(py, link, |engine, _, link| engine.prefer(link));
+    fn prioritise(&self, py: Python<'_>, link: u64) {
+        self.on_link(py, link, |engine, _, link| engine.prioritise(link));
     }
 
     fn peer_of(&self, py: Python<'_>, link: u64) -> Option<Address> {

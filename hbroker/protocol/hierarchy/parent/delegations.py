@@ -559,7 +559,7 @@ class Delegations:
         child.delegation.link = link
         if link is not None:
             self._by_link.setdefault(link, {})[child.delegation.subtree] = child
-            self._core.prefer(link)
+            self._core.prioritise(link)
 
     def _leave_link(self, child: Child) -> None:
         link, subtree = child.delegation.link, child.delegation.subtree

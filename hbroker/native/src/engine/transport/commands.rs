@@ -63,9 +63,9 @@ impl Engine {
 
     /// The session of this link is a child's: as long as it has the link, its events wait only for the events
     /// of other nodes (`Class`).
-    pub fn prefer(&mut self, link: LinkId) {
+    pub fn prioritise(&mut self, link: LinkId) {
         if let Some(link_slot) = self.out.links.get(link) {
-            self.events.prefer(link_slot.session());
+            self.events.prioritise(link_slot.session());
         }
     }
 

@@ -277,13 +277,13 @@ impl Events {
     }
 
     /// The session is a child's: from now on its events wait only for those of nodes.
-    pub fn prefer(&mut self, session: u64) {
+    pub fn prioritise(&mut self, session: u64) {
         self.children.insert(session);
     }
 
-    /// The session's link has ended: its next packets count as a client's until the node calls `prefer`
+    /// The session's link has ended: its next packets count as a client's until the node calls `prioritise`
     /// again.
-    pub fn unprefer(&mut self, session: u64) {
+    pub fn deprioritise(&mut self, session: u64) {
         self.children.remove(&session);
     }
 

@@ -217,7 +217,7 @@ fn nodes_and_orders_wait_for_no_flood_of_clients_however_many_they_are() {
     for session in 1_000..60_000 {
         events.push(Flow::Session(session), event(60_000, 0));
     }
-    events.prefer(1);
+    events.prioritise(1);
     for (flow, number) in [(Flow::Session(1), 1), (Flow::Own, 2), (order(3), 3), (Flow::Session(4), 4)] {
         match number {
             4 => events.push_join(flow, event(number, 0)),
@@ -225,7 +225,7 @@ fn nodes_and_orders_wait_for_no_flood_of_clients_however_many_they_are() {
         }
         assert!(waits(&mut events, number) <= 3, "{flow:?}");
     }
-    events.unprefer(1);
+    events.deprioritise(1);
     events.push(Flow::Session(1), event(1, 1));
     assert!(waits(&mut events, 1) > 50_000, "its link is gone: it is a client");
 }
@@ -246,7 +246,7 @@ fn a_session_that_asks_to_join_goes_on_in_order() {
     let mut events = Events::new(100_000, 1);
     (0..3).for_each(|position| events.push(Flow::Session(1), event(1, position)));
     events.push_join(Flow::Session(1), event(1, 3));
-    events.prefer(1);
+    events.prioritise(1);
     events.push(Flow::Session(1), event(1, 4));
     (10..90).for_each(|session| events.push(Flow::Session(session), event(2, 0)));
     let taken: Vec<_> = events.take(15).iter().map(what).filter(|(number, _)| *number == 1).collect();
@@ -299,8 +299,8 @@ fn a_flow_stands_in_each_line_once_at_most_and_is_forgotten_when_in_none() {
         let of_session = event(session as u16, 0);
         match random.random_range(0..8) {
             0 => events.push_join(Flow::Session(session), of_session),
-            1 => events.prefer(session),
-            2 => events.unprefer(session),
+            1 => events.prioritise(session),
+            2 => events.deprioritise(session),
             3 => _ = events.take(random.random_range(0..12)),
             4 => events.push(Flow::Own, event(0, 0)),
             _ => events.push(Flow::Session(session), of_session),
