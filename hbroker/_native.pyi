@@ -288,8 +288,9 @@ class _Core:
     def adopt(self, session: int, address: _Address) -> int:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is
         open."""
-    def is_one_sided(self, link: int) -> bool:
-        """Whether the peer opened the link, and has acknowledged nothing on it since."""
+    def is_half_open(self, link: int) -> bool:
+        """Whether the peer has never answered on the link: it opened the link and has acknowledged nothing
+        since, or the link was opened here for an earlier handover."""
     def prioritise(self, link: int) -> None:
         """Node: the link is a child's. Its events wait only for those of other nodes, and never for a
         client's flood (§3.3)."""

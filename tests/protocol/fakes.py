@@ -78,7 +78,7 @@ class FakeCore:
                 return link
         return self.network.open(self, address, session)
 
-    def is_one_sided(self, link: int) -> bool:
+    def is_half_open(self, link: int) -> bool:
         return False
 
     def prioritise(self, link: int) -> None:

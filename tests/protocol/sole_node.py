@@ -35,7 +35,7 @@ class ScriptedCore:
         self.takes_replays = True
         self.adopted: list[tuple[int, Address]] = []
         self.closed: list[int] = []
-        self.one_sided: set[int] = set()
+        self.half_open: set[int] = set()
         self.peers: dict[int, Address] = {}
         """The current address of each peer that has moved, by link."""
         self.runs: dict[int, int] = {}
@@ -59,8 +59,8 @@ class ScriptedCore:
     def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
         self.sent_outside.append((address, body_of(packet)))
 
-    def is_one_sided(self, link: int) -> bool:
-        return link in self.one_sided
+    def is_half_open(self, link: int) -> bool:
+        return link in self.half_open
 
     def prioritise(self, link: int) -> None:
         self.prioritised.append(link)

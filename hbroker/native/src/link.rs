@@ -486,10 +486,10 @@ impl Link {
         self.is_established
     }
 
-    /// Whether the peer has never answered on it. The peer opened it, but the datagram may have been late, and
-    /// the peer may have given the link up long ago. Or it was opened here, and the peer may not have received
-    /// the one datagram that it was sent (§4.5).
-    pub fn is_one_sided(&self) -> bool {
+    /// Whether the peer has never answered on the link. If the peer opened it, the datagram may have been late,
+    /// and the peer may have given the link up long ago. If it was opened here, the one datagram that was sent to
+    /// the peer may be lost (§4.5).
+    pub fn is_half_open(&self) -> bool {
         let is_unproved = self.is_unproved && !Defect::IgnoresNextRun.is_present();
         is_unproved || (self.config.role == Role::Acceptor && !self.is_answered)
     }

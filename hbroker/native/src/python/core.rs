@@ -67,8 +67,8 @@ impl Core {
         opened(py.detach(|| self.core.adopt(session, address)))
     }
 
-    fn is_one_sided(&self, py: Python<'_>, link: u64) -> bool {
-        self.on_link(py, link, |engine, _, link| engine.is_one_sided(link))
+    fn is_half_open(&self, py: Python<'_>, link: u64) -> bool {
+        self.on_link(py, link, |engine, _, link| engine.is_half_open(link))
     }
 
     fn will_publisher(&self, py: Python<'_>, link: u64) -> u64 {

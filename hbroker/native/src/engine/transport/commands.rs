@@ -42,8 +42,8 @@ impl Engine {
     }
 
     /// Whether the peer of a link has never answered on it.
-    pub fn is_one_sided(&self, link: LinkId) -> bool {
-        self.out.links.get(link).is_some_and(LinkSlot::is_one_sided)
+    pub fn is_half_open(&self, link: LinkId) -> bool {
+        self.out.links.get(link).is_some_and(LinkSlot::is_half_open)
     }
 
     /// The present address of a link's peer (§4.4); `None`: there is no such link.

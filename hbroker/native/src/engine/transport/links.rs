@@ -211,11 +211,11 @@ impl LinkSlot {
         }
     }
 
-    /// As [`Link::is_one_sided`].
-    pub fn is_one_sided(&self) -> bool {
+    /// As [`Link::is_half_open`].
+    pub fn is_half_open(&self) -> bool {
         match self {
-            LinkSlot::Awake(entry) => entry.link.is_one_sided(),
-            LinkSlot::Idle(idle_entry) => idle_entry.link.is_one_sided(),
+            LinkSlot::Awake(entry) => entry.link.is_half_open(),
+            LinkSlot::Idle(idle_entry) => idle_entry.link.is_half_open(),
         }
     }
 
