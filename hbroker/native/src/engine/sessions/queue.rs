@@ -67,11 +67,11 @@ impl SessionQueue {
         (self.most_messages, self.most_bytes) = (at_most(bounds.messages), at_most(bounds.bytes));
     }
 
-    /// The bounds that apply: its own, or `beyond` if that is more, but at most `most` bytes.
-    pub fn limit(&self, beyond: Bounds, most: usize) -> Bounds {
+    /// The bounds that apply: its own, or `kept_size` if that is more, but at most `most` bytes.
+    pub fn limit(&self, kept_size: Bounds, most: usize) -> Bounds {
         Bounds {
-            messages: beyond.messages.max(self.most_messages as usize),
-            bytes: beyond.bytes.max(self.most_bytes as usize).min(most),
+            messages: kept_size.messages.max(self.most_messages as usize),
+            bytes: kept_size.bytes.max(self.most_bytes as usize).min(most),
         }
     }
 

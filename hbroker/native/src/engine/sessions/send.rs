@@ -13,7 +13,7 @@ use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::{Excess, MessageList};
-use crate::engine::sessions::session::{ExtractedQueue, Session, Waiting};
+use crate::engine::sessions::session::{ExtractedQueue, QueueCharge, Session};
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::target::Target;
 use crate::engine::transport::links::{Entry, LinkSlot};
@@ -109,10 +109,10 @@ impl Outbound {
             give(session, entry, queued_message.into(), (counters, load), pending);
             links.touch(link);
         } else {
-            let (before, beyond) = (session.waiting(), session.beyond());
+            let (before, kept_size) = (session.queue_charge(), session.kept_size());
             let source = queued_message.source.filter(|_| session.keeps(&queued_message));
             session.queue.push(queued_message);
-            self.fit(now, key, before, beyond);
+            self.enforce_bounds(now, key, before, kept_size);
             self.throttle_source(now, key, source);
         }
         if !is_watched {
@@ -187,12 +187,12 @@ impl Outbound {
     /// Handles a subscriber's PUBACK.
     pub fn answer(&mut self, now: Micros, key: SessionKey, puback: &PubAckView<'_>) {
         if let Some(session) = self.sessions.get_mut(key) {
-            let before = session.waiting();
+            let before = session.queue_charge();
             for (first, last) in puback.ranges() {
                 session.answer(now, first, last, &mut self.pending);
             }
-            let after = session.waiting();
-            self.sessions.recount(before, after);
+            let after = session.queue_charge();
+            self.sessions.update_queue_charge(before, after);
         }
         self.update_charge_if_changed(key);
         self.pump(now, key);
@@ -209,11 +209,11 @@ impl Outbound {
     /// A session gets a link.
     pub fn attach(&mut self, now: Micros, key: SessionKey, link: LinkId) {
         if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
-            let before = session.waiting();
+            let before = session.queue_charge();
             session.attach(now, link, entry.link.peer().ip().into(), entry.credit.granted());
             entry.subscriber = Some(key);
-            let after = session.waiting();
-            self.sessions.recount(before, after);
+            let after = session.queue_charge();
+            self.sessions.update_queue_charge(before, after);
         }
         self.pump(now, key);
         self.update_charge(key);
@@ -224,10 +224,10 @@ impl Outbound {
     /// A session's link to this host has ended, with `unsent` unsent messages of `QoS` 0. The session stays.
     pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize, host: Prefix) {
         if let Some(session) = self.sessions.get_mut(key) {
-            let before = session.waiting();
+            let before = session.queue_charge();
             session.park(unsent as u64, host, &mut self.pending, self.storing.as_deref_mut());
-            let beyond = session.beyond();
-            self.fit(now, key, before, beyond);
+            let kept_size = session.kept_size();
+            self.enforce_bounds(now, key, before, kept_size);
             self.update_charge(key);
             self.release_publishers(key);
         }
@@ -268,10 +268,10 @@ impl Outbound {
         while let Some(session) = sessions.at_position(position) {
             position += 1;
             let Some(session) = session else { continue };
-            let before = session.waiting();
+            let before = session.queue_charge();
             if let Some(extracted) = session.extract_region(export, region, pending) {
-                let after = session.waiting();
-                sessions.recount(before, after);
+                let after = session.queue_charge();
+                sessions.update_queue_charge(before, after);
                 counters.drop_many(Drop::Moved, extracted.taken);
                 all.push(extracted);
             }
@@ -290,7 +290,7 @@ impl Outbound {
     ) -> Option<u64> {
         let dropped = self.dropped(key);
         let session = self.sessions.get_mut(key)?;
-        let (before, beyond) = (session.waiting(), session.beyond());
+        let (before, kept_size) = (session.queue_charge(), session.kept_size());
         if let (Some(storing), Some(spooled)) = (self.storing.as_deref_mut(), spooled) {
             session.take_in_spooled(now, spooled, storing);
         }
@@ -308,11 +308,11 @@ impl Outbound {
             let last = session.last_number_in_store();
             self.exports.iter_mut().for_each(|worker_export| worker_export.copy_up_to(key, last));
         }
-        let after = session.waiting();
-        self.sessions.recount(before, after);
+        let after = session.queue_charge();
+        self.sessions.update_queue_charge(before, after);
         self.pump(now, key); // What its link takes is not bounded.
-        let before = self.sessions.get(key)?.waiting();
-        self.fit(now, key, before, beyond);
+        let before = self.sessions.get(key)?.queue_charge();
+        self.enforce_bounds(now, key, before, kept_size);
         self.sessions.watch(now, key);
         Some(self.dropped(key) - dropped)
     }
@@ -327,10 +327,10 @@ impl Outbound {
         let Some(session) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
-        let before = session.waiting();
+        let before = session.queue_charge();
         let taken = session.take(why, &mut self.pending, is_meant);
-        let after = session.waiting();
-        self.sessions.recount(before, after);
+        let after = session.queue_charge();
+        self.sessions.update_queue_charge(before, after);
         self.counters.drop_many(why, taken.len() as u64);
         taken
     }
@@ -344,13 +344,13 @@ impl Outbound {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
-            let before = session.waiting();
+            let before = session.queue_charge();
             if session.look(now) {
                 session.stall(&mut self.pending, self.storing.as_deref_mut());
             }
             let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
-            let beyond = session.beyond();
-            self.fit(now, key, before, beyond);
+            let kept_size = session.kept_size();
+            self.enforce_bounds(now, key, before, kept_size);
             self.update_charge(key);
             if let Some(session) = self.sessions.get_mut(key).filter(|_| is_idle) {
                 if session.end_stored()
@@ -377,8 +377,8 @@ impl Outbound {
         if let Some(session) = self.sessions.get_mut(key) {
             session.queue.set_bounds(bounds);
             session.is_bounded = is_client_limit;
-            let (before, beyond) = (session.waiting(), session.beyond());
-            self.fit(now, key, before, beyond);
+            let (before, kept_size) = (session.queue_charge(), session.kept_size());
+            self.enforce_bounds(now, key, before, kept_size);
         }
     }
 
@@ -421,7 +421,7 @@ impl Outbound {
         let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
             return;
         };
-        let before = session.waiting();
+        let before = session.queue_charge();
         while let Some(first) = session.queue.front() {
             let (bytes, is_dead) = (first.field.len(), first.expires <= now);
             if is_dead && !Defect::SendsTheDead.is_present() {
@@ -439,20 +439,20 @@ impl Outbound {
                 give(session, entry, queued_message.into(), (counters, load), pending);
             }
         }
-        let (link, after) = (session.link, session.waiting());
-        sessions.recount(before, after);
+        let (link, after) = (session.link, session.queue_charge());
+        sessions.update_queue_charge(before, after);
         link.into_iter().for_each(|link| links.touch(link));
         self.refill(key);
         self.release_unless_congested(key);
         self.report_fitness(key);
     }
 
-    /// Keeps a queue within its bounds, or within `beyond` if that is more; `before` is what was queued
+    /// Keeps a queue within its bounds, or within `kept_size` if that is more; `before` is its charge
     /// before. If the session acknowledges, a message that its publisher relies on is not dropped
     /// ([`Session::keeps`]): its publisher is held back instead (§7.8).
-    fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
+    fn enforce_bounds(&mut self, now: Micros, key: SessionKey, before: QueueCharge, kept_size: Bounds) {
         let Self { sessions, counters, pending, storing, .. } = self;
-        let Some(current) = sessions.get(key).map(Session::waiting) else {
+        let Some(current) = sessions.get(key).map(Session::queue_charge) else {
             return;
         };
         let share = sessions.most_bytes(before, current);
@@ -468,7 +468,7 @@ impl Outbound {
             _ if has_all && before.is_ready && current.is_ready => share.min(before.bytes),
             _ => share,
         };
-        let limit = session.queue.limit(beyond, most);
+        let limit = session.queue.limit(kept_size, most);
         if session.queue.is_over(limit) {
             for dead in session.queue.take_dead(now) {
                 session.expire(&dead, pending);
@@ -504,8 +504,8 @@ impl Outbound {
             pending.overflowed.push(key);
         }
         session.end_backlog_if_empty();
-        let after = session.waiting();
-        sessions.recount(before, after);
+        let after = session.queue_charge();
+        sessions.update_queue_charge(before, after);
         self.spill(key, share);
         self.report_fitness(key);
     }

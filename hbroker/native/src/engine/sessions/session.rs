@@ -46,9 +46,9 @@ const LEAST_BYTES: usize = 64 << 10;
 /// If the charge of a session changes by this, it is counted at once.
 const STEP: usize = 16 << 10;
 
-/// What is queued for a session.
+/// The memory that a session's queue is charged with, and the account that pays for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueueCharge {
     /// The bytes in its queue, with the cost of keeping them.
     pub bytes: usize,
     /// Whether it counts as connected.
@@ -444,15 +444,15 @@ impl Session {
         self.is_ready() && !self.is_bounded && queued_message.overflow == Overflow::DropOldest
     }
 
-    /// How much its queue may have beyond its bounds: it keeps what it got while it counted as connected,
-    /// unless its client asked for smaller bounds.
-    pub fn beyond(&self) -> Bounds {
+    /// The size that its queue may keep although its bounds are smaller. A session keeps the messages that it got
+    /// while it counted as connected, unless its client asked for smaller bounds.
+    pub fn kept_size(&self) -> Bounds {
         if self.is_bounded { Bounds::default() } else { self.queue.counted_size() }
     }
 
-    /// What is queued, and whether it counts as connected.
-    pub fn waiting(&self) -> Waiting {
-        Waiting { bytes: self.queue.bytes(), is_ready: self.is_ready(), host: self.host }
+    /// The charge for its queue.
+    pub fn queue_charge(&self) -> QueueCharge {
+        QueueCharge { bytes: self.queue.bytes(), is_ready: self.is_ready(), host: self.host }
     }
 
     /// Whether no message is queued or in flight.

@@ -11,7 +11,7 @@ use slab::Slab;
 use crate::Micros;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::counters::SessionCounters;
-use crate::engine::sessions::session::{Session, Waiting};
+use crate::engine::sessions::session::{QueueCharge, Session};
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
@@ -74,7 +74,7 @@ impl Sessions {
         let session = self.sessions.remove(key.slot());
         self.by_id.remove(&session.id);
         self.connected.remove(session.counted_for(), session.counted_bytes());
-        self.discount(session.waiting());
+        self.remove_queue_charge(session.queue_charge());
         Some(session)
     }
 
@@ -121,9 +121,9 @@ impl Sessions {
         watched
     }
 
-    /// What is queued for a session has changed.
-    pub fn recount(&mut self, before: Waiting, after: Waiting) {
-        self.discount(before);
+    /// Replaces the charge for a session's queue.
+    pub fn update_queue_charge(&mut self, before: QueueCharge, after: QueueCharge) {
+        self.remove_queue_charge(before);
         match after.is_ready {
             true => self.ready_bytes += after.bytes,
             false => self.others.add(after.host, after.bytes),
@@ -150,9 +150,9 @@ impl Sessions {
         host.is_some_and(|host| self.connected.is_fuller_than(parts, host, counted, own))
     }
 
-    /// The most bytes that a queue may have, given the memory for all queues of its kind. It had `before`,
-    /// and has `now`. The bytes that it has already stay, whatever others have.
-    pub fn most_bytes(&self, before: Waiting, now: Waiting) -> usize {
+    /// The most bytes that a queue may have, given the memory for all queues of its kind. Its charge was `before`
+    /// and is `now`. The bytes that it has already stay, whatever other queues have.
+    pub fn most_bytes(&self, before: QueueCharge, now: QueueCharge) -> usize {
         let is_as_before = (before.is_ready, before.host) == (now.is_ready, now.host);
         let own = if is_as_before { before.bytes } else { 0 };
         own.max(match now.is_ready {
@@ -161,8 +161,8 @@ impl Sessions {
         })
     }
 
-    /// The queues of sessions that count as connected are too large: no more messages are taken over for
-    /// them.
+    /// Whether the queues of sessions that count as connected are too large. Then no more messages are taken over
+    /// for these sessions.
     pub fn is_full(&self) -> bool {
         self.ready_bytes > self.most_bytes
     }
@@ -226,7 +226,7 @@ impl Sessions {
         &self.connected
     }
 
-    fn discount(&mut self, before: Waiting) {
+    fn remove_queue_charge(&mut self, before: QueueCharge) {
         match before.is_ready {
             true => self.ready_bytes -= before.bytes,
             false => self.others.remove(before.host, before.bytes),

@@ -178,7 +178,7 @@ impl Session {
         pending: &mut PendingSettlement,
         counters: &mut Counters,
     ) -> bool {
-        let (cost, limit) = (queued_message.cost(), self.queue.limit(self.beyond(), usize::MAX));
+        let (cost, limit) = (queued_message.cost(), self.queue.limit(self.kept_size(), usize::MAX));
         if self.keeps(queued_message) || !self.queue.is_over_with(cost, limit) {
             return true;
         }

@@ -41,7 +41,7 @@ impl Outbound {
         let ticket = queued_message.ticket.take();
         session.accept(now, 1, &mut queued_message);
         let (before, source) =
-            (session.waiting(), queued_message.source.filter(|_| session.keeps(&queued_message)));
+            (session.queue_charge(), queued_message.source.filter(|_| session.keeps(&queued_message)));
         let has_room = session.make_room(now, &queued_message, pending, counters);
         if has_room && queued_message.group.is_some() {
             // It may come from another member, of a subtree that is not served any more.
@@ -57,8 +57,8 @@ impl Outbound {
             counters.drop(Drop::QueueFull);
         }
         session.end_backlog_if_empty();
-        let after = session.waiting();
-        sessions.recount(before, after);
+        let after = session.queue_charge();
+        sessions.update_queue_charge(before, after);
         self.throttle_source(now, key, source);
         self.refill(key);
         self.sessions.watch(now, key);
@@ -75,11 +75,11 @@ impl Outbound {
             && session.queue.bytes() > most
             && session.queue.newest().is_some_and(|newest| newest.stored > 0 && newest.ticket.is_none())
         {
-            let before = session.waiting();
+            let before = session.queue_charge();
             session.store_all(storing); // A session with a backlog holds no PUBACK back.
             session.queue.spill(most);
-            let after = session.waiting();
-            self.sessions.recount(before, after);
+            let after = session.queue_charge();
+            self.sessions.update_queue_charge(before, after);
         }
     }
 
@@ -132,7 +132,7 @@ impl Outbound {
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        let before = session.waiting();
+        let before = session.queue_charge();
         let Some(loaded) = session.load(from, answer) else {
             return;
         };
@@ -143,8 +143,8 @@ impl Outbound {
         counters.drop_many(Drop::Damaged, damaged);
         pending.settled.extend(loaded.invalid.into_iter().map(|number| (session.id, number)));
         loaded.queued_messages.into_iter().for_each(|queued_message| session.queue.push(queued_message));
-        let after = session.waiting();
-        sessions.recount(before, after);
+        let after = session.queue_charge();
+        sessions.update_queue_charge(before, after);
         self.pump(now, key);
         self.update_charge_if_changed(key);
         self.sessions.watch(now, key);
