@@ -218,8 +218,8 @@ impl Engine {
         self.resume_paused(now);
         self.expire_waiting(now);
         self.tend_retained(now);
-        if now >= self.out.sessions.next_look() {
-            self.look(now);
+        if now >= self.out.sessions.next_check() {
+            self.check_sessions(now);
         }
         if now >= self.housekeeping {
             self.run_housekeeping(now);
@@ -283,7 +283,7 @@ impl Engine {
             Side::Client(client) => client.next_timeout(),
             Side::Node(forwarder) => forwarder.next_timeout(),
         };
-        let deadline = links.min(self.housekeeping).min(self.out.sessions.next_look()).min(waiting);
+        let deadline = links.min(self.housekeeping).min(self.out.sessions.next_check()).min(waiting);
         (deadline != Micros::MAX).then_some(deadline)
     }
 

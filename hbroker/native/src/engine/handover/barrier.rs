@@ -98,7 +98,7 @@ impl Engine {
             let before = out.pending.orphans.len();
             out.pending.orphans.extend(released.map(|(_, queued_message)| queued_message));
             if out.pending.orphans.len() > before {
-                out.sessions.look_by(0); // That finds them new members.
+                out.sessions.check_by(0); // That finds them new members.
             }
         }
     }

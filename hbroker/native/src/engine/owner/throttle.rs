@@ -6,10 +6,10 @@
 //! bounded time. The queues of offline sessions have bounds of their own, and throttle no publisher.
 //!
 //! Connected sessions share their half of the memory for queues by hosts, as offline sessions share the other
-//! half (§7.8, ADR 30). A session is charged for what is queued for it and what is in flight to it. The charge is updated in
-//! steps, and exactly whenever the sessions are looked at, so that a message costs one comparison. The share
-//! of a session is what the share of its host leaves free (`shares`). How much of its share a session uses
-//! decides:
+//! half (§7.8, ADR 30). A session is charged for the messages that are queued for it and in flight to it. The
+//! charge is updated in steps, and exactly at each check of the session, so that a message costs one comparison.
+//! The share of a session is the part of its host's share that is free (`shares`). How much of its share a
+//! session uses decides:
 //!
 //! | used | effect | until at most |
 //! |---|---|---|
@@ -44,7 +44,7 @@
 
 use crate::Micros;
 use crate::engine::owner::holds::ThrottleChange;
-use crate::engine::sessions::table::LOOK;
+use crate::engine::sessions::table::CHECK_INTERVAL;
 use crate::engine::transport::credit::{self, Allowance};
 use crate::engine::transport::links::LinkSlot;
 use crate::engine::transport::outbound::{Handoff, Outbound};
@@ -92,9 +92,10 @@ impl Throttle {
 }
 
 impl Engine {
-    /// Looks at the sessions that have not acknowledged, and at the bytes that are queued for them.
-    pub(in crate::engine) fn look(&mut self, now: Micros) {
-        let waiting_bytes = self.out.look(now);
+    /// Checks the sessions with unacknowledged messages, and whether this worker has too many bytes queued for
+    /// them. Tells the other workers if that changed.
+    pub(in crate::engine) fn check_sessions(&mut self, now: Micros) {
+        let waiting_bytes = self.out.check_sessions(now);
         self.settle_pending(now);
         let Side::Node(node) = &mut self.side else {
             return;
@@ -186,7 +187,7 @@ impl Engine {
         if !self.out.queue_control(link, field.into()) {
             // There is no room for the CREDIT now.
             self.node(|node| node.throttle.unsent_credits.push(link));
-            self.out.sessions.look_by(now + LOOK);
+            self.out.sessions.check_by(now + CHECK_INTERVAL);
         } else if let Some(entry) = self.out.links.get_mut(link) {
             entry.is_throttled = is_throttled;
         }

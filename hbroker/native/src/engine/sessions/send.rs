@@ -335,9 +335,9 @@ impl Outbound {
         taken
     }
 
-    /// Looks at the sessions with unacknowledged messages: a session that has made no progress for too long
-    /// is stalled. Returns the bytes that are kept for the sessions that count as connected.
-    pub fn look(&mut self, now: Micros) -> usize {
+    /// Checks the sessions with unacknowledged messages: a session that has made no progress for too long is
+    /// stalled. Returns the bytes that are queued for the sessions that count as connected.
+    pub fn check_sessions(&mut self, now: Micros) -> usize {
         let mut waiting_bytes = 0;
         for key in self.sessions.take_watched() {
             self.pump(now, key);
@@ -345,7 +345,7 @@ impl Outbound {
                 continue;
             };
             let before = session.queue_charge();
-            if session.look(now) {
+            if session.check_progress(now) {
                 session.stall(&mut self.pending, self.storing.as_deref_mut());
             }
             let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
@@ -511,11 +511,11 @@ impl Outbound {
     }
 
     /// If the session is congested, throttles the link over which its newest message came (`source`; `None`: the
-    /// session may drop that message). If the queues of all sessions are too large, makes the owner look at all
-    /// sessions soon.
+    /// session may drop that message). If the queues of all sessions are too large, all sessions are checked
+    /// soon.
     pub(super) fn throttle_source(&mut self, now: Micros, key: SessionKey, source: Option<LinkId>) {
         if self.sessions.is_full() {
-            self.sessions.look_by(now);
+            self.sessions.check_by(now);
         }
         let Some(session) = self.sessions.get(key) else {
             return;

@@ -85,7 +85,7 @@ pub struct Session {
     pub(super) newest: u64,
     /// How many tickets its queued messages and those in flight hold.
     tickets: usize,
-    /// When the session stopped being idle; or its last acknowledgement since, until the owner looks.
+    /// When the session stopped being idle. Until the first check after that: when it acknowledged last.
     waits_since: Micros,
     /// `None`: it is idle, none of its messages move, and it has no stored queue.
     pub(super) busy: Option<Box<BusyState>>,
@@ -98,7 +98,7 @@ pub struct Session {
 /// The state of a session that is not idle, that is part of a handover, or that has a stored queue.
 #[derive(Debug, Default)]
 pub(super) struct BusyState {
-    /// `None`: the owner has not looked since the session stopped being idle.
+    /// `None`: the session was not checked since it stopped being idle.
     progress_marks: Option<ProgressMarks>,
     /// The session's part of each export.
     pub(super) session_exports: Vec<SessionExport>,
@@ -248,8 +248,9 @@ impl Session {
         }
     }
 
-    /// Looks at the progress of the session. Returns whether it counts as connected, but is too slow.
-    pub fn look(&mut self, now: Micros) -> bool {
+    /// Checks the progress of the session. Returns whether it has to be stalled: it counts as connected, but is
+    /// too slow.
+    pub fn check_progress(&mut self, now: Micros) -> bool {
         if self.is_stalled {
             self.recover(now);
             return false;
@@ -258,8 +259,8 @@ impl Session {
             return false;
         }
         let since = if self.progress_marks().is_none() { self.waits_since } else { now };
-        self.pass();
-        self.mark(since);
+        self.pass_marks();
+        self.mark_head(since);
         self.is_ready() && self.is_overdue(now)
     }
 
@@ -555,13 +556,13 @@ impl Session {
     /// bounds of its queue, the queue also has to be at most half full; otherwise the session would be
     /// stalled again with the next message.
     fn recover(&mut self, now: Micros) {
-        let (has_passed, is_overdue) = (self.pass(), self.is_overdue(now));
+        let (has_passed, is_overdue) = (self.pass_marks(), self.is_overdue(now));
         if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_fuller_than(2)) {
             self.is_stalled = false;
         }
         if has_passed || is_overdue || self.progress_marks().is_none() {
             self.progress_marks_mut().into_iter().for_each(ProgressMarks::clear);
-            self.mark(now);
+            self.mark_head(now);
         }
     }
 
@@ -572,7 +573,7 @@ impl Session {
     }
 
     /// Marks the head of the queue.
-    fn mark(&mut self, marked_at: Micros) {
+    fn mark_head(&mut self, marked_at: Micros) {
         let count = MARK_SPAN.min(self.in_flight.len() + self.queue.loaded());
         if let Some(through) = count.checked_sub(1).and_then(|newest| self.number_of(newest)) {
             self.busy.get_or_insert_default().progress_marks.get_or_insert_default().mark(marked_at, through);
@@ -580,7 +581,7 @@ impl Session {
     }
 
     /// Removes the marks that are passed. Returns whether no mark is left.
-    fn pass(&mut self) -> bool {
+    fn pass_marks(&mut self) -> bool {
         let oldest = self.number_of(0).unwrap_or(u64::MAX);
         self.progress_marks_mut().is_some_and(|progress_marks| progress_marks.pass(oldest))
     }
@@ -596,7 +597,7 @@ impl Session {
         }
     }
 
-    /// The marks, if the owner has looked since the session stopped being idle.
+    /// The marks, if the session was checked since it stopped being idle.
     fn progress_marks(&self) -> Option<&ProgressMarks> {
         self.busy.as_ref()?.progress_marks.as_ref()
     }
