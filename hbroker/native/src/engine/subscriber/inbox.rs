@@ -125,18 +125,18 @@ impl Inbox {
         counters: &mut Counters,
     ) {
         self.listeners.add(listener, group, filter);
-        for waiting in self.unclaimed.take_all() {
-            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
+        for message in self.unclaimed.take_all() {
+            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&message.field)
             else {
                 continue;
             };
             self.listeners.find(publish.topic);
-            if self.listeners.wanting(waiting.meant_for).next().is_none() {
-                self.unclaimed.put_back(waiting);
-            } else if self.take(now, &publish, waiting.meant_for, Some(waiting.receipt), counters)
+            if self.listeners.wanting(message.meant_for).next().is_none() {
+                self.unclaimed.put_back(message);
+            } else if self.take(now, &publish, message.meant_for, Some(message.receipt), counters)
                 == Taken::Done
             {
-                self.due.push(waiting.receipt.into());
+                self.due.push(message.receipt.into());
             }
         }
     }
