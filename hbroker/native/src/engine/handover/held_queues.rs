@@ -18,9 +18,7 @@ use crate::tables::groups::MOST_CHOICES;
 use crate::tables::subscriber::Overflow;
 use crate::topic;
 use crate::wire::publish_of;
-use crate::wire::{
-    self, ChoiceRecord, GoneRecord, GoneRecord as Gone, QueuedRecord, SeenRecord, Transfers, Waiting,
-};
+use crate::wire::{self, ChoiceRecord, GoneRecord, QueuedRecord, SeenRecord, TransferRecords, Transfers};
 
 /// The queues of one subtree.
 #[derive(Default)]
@@ -47,7 +45,7 @@ impl HeldQueues {
     /// Takes the queue records of a serialised TRANSFER, as long as there are at most `most` bytes. Returns
     /// how many messages had no room, and how many records are invalid.
     pub fn take(&mut self, transfer: &[u8], most: usize) -> (usize, u64) {
-        let Ok(records) = Waiting::parse(transfer) else {
+        let Ok(records) = TransferRecords::parse(transfer) else {
             return (0, 1);
         };
         let (mut refused, mut invalid) = (0, 0);
@@ -259,7 +257,7 @@ impl HeldQueue {
     }
 
     /// Removes the messages that are gone. `records`: what the store gets.
-    pub fn settle(&mut self, gone: &Gone, records: &mut Batch) {
+    pub fn settle(&mut self, gone: &GoneRecord, records: &mut Batch) {
         if let Some(spooled) = &mut self.spooled {
             spooled.settle(gone, records);
             if spooled.live() == 0 {
@@ -416,7 +414,7 @@ pub(super) mod tests {
                     assert!(held_queue.push(queued_message(next)) && !held_queue.push(queued_message(next)));
                     left.insert(next);
                 }
-                let mut gone = Gone { queue: 1, ..Gone::default() };
+                let mut gone = GoneRecord { queue: 1, ..GoneRecord::default() };
                 gone.below = rng.random_range(0..next).saturating_sub(400);
                 let mut first = gone.below;
                 for _ in 0..rng.random_range(0..5) {
@@ -448,16 +446,20 @@ pub(super) mod tests {
         let mut held_queue = HeldQueue::new(1, 2);
         (1..=5)
             .for_each(|number| _ = held_queue.push(QueuedMessage { expires: 9, ..queued_message(number) }));
-        held_queue
-            .settle(&Gone { queue: 1, below: 2, ranges: vec![(3, 3)], launched: 4 }, &mut Batch::default());
-        held_queue
-            .settle(&Gone { queue: 1, below: 2, launched: 3, ..Gone::default() }, &mut Batch::default());
+        held_queue.settle(
+            &GoneRecord { queue: 1, below: 2, ranges: vec![(3, 3)], launched: 4 },
+            &mut Batch::default(),
+        );
+        held_queue.settle(
+            &GoneRecord { queue: 1, below: 2, launched: 3, ..GoneRecord::default() },
+            &mut Batch::default(),
+        );
         let left: Vec<_> = held_queue
             .left_from(0)
             .map(|queued_message| (queued_message.number, queued_message.expires))
             .collect();
         assert_eq!(left, [(2, Micros::MAX), (4, 9), (5, 9)]);
-        held_queue.settle(&Gone::all(1), &mut Batch::default());
+        held_queue.settle(&GoneRecord::all(1), &mut Batch::default());
         assert_eq!((held_queue.len(), held_queue.bytes()), (0, 0));
         assert!(held_queue.push(queued_message(1)), "its numbers begin again");
     }
