@@ -38,9 +38,9 @@ use crate::tables::zones::{Lookup, Zones};
 const CUT_TTL: Micros = 300_000_000;
 /// Half of the span of the duplicate window that an owner keeps for a publisher, whatever gaps its numbers
 /// have.
-const MOST_LEAD: u64 = window::SPAN as u64 / 2;
-/// The shortest time between two updates of the lead.
-const FINDING_LEAD: Micros = 100_000;
+const WINDOW_SPAN: u64 = window::SPAN as u64 / 2;
+/// The shortest time between two updates of the window.
+const WINDOW_UPDATE_INTERVAL: Micros = 100_000;
 
 /// What to do about the messages that wait on a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,19 +94,18 @@ pub struct Publisher {
     /// The topics that wait for room with each owner, in the order of their turns.
     blocked: BTreeMap<Turn, Arc<str>>,
     turns: u64,
-    lead: Lead,
+    sequence_window: SequenceWindow,
     /// Joins waiting messages into one batch.
     copy_blocks: CopyBlocks,
 }
 
-/// How far messages of `QoS` 2 may be ahead of one that waits: its owner must still recognise it as new when
-/// it arrives (§7.4).
+/// The window of sequence numbers that may be sent at `QoS` 2. It begins at the oldest waiting message of `QoS` 2:
+/// if others were too far ahead of that message, its owner could not recognise it as new any more (§7.4).
 #[derive(Default)]
-struct Lead {
-    /// The highest sequence number that may be sent.
-    until: u64,
-    /// When that was computed.
-    found: Micros,
+struct SequenceWindow {
+    /// The highest sequence number in the window.
+    last: u64,
+    updated_at: Micros,
 }
 
 /// The bytes that wait. A message that is larger than the whole budget may wait in addition, but only one at
@@ -129,7 +128,7 @@ impl Publisher {
             deaths: BTreeSet::new(),
             blocked: BTreeMap::new(),
             turns: 0,
-            lead: Lead::default(),
+            sequence_window: SequenceWindow::default(),
             copy_blocks: CopyBlocks::default(),
         }
     }
@@ -180,14 +179,17 @@ impl Publisher {
         self.topics.get(topic)?.first().map(|(sequence, ..)| sequence)
     }
 
-    /// Whether a message of `QoS` 2 may be sent, or would be too far ahead of one that waits. (Only with
-    /// `for_many` do messages wait for minutes while others are sent.)
-    pub fn may_lead(&mut self, now: Micros, sequence: u64) -> bool {
-        if sequence > self.lead.until && now >= self.lead.found + FINDING_LEAD {
-            let oldest = self.topics.iter().filter_map(|(_, send_queue)| send_queue.first_exact()).min();
-            self.lead = Lead { until: oldest.unwrap_or(sequence) + MOST_LEAD, found: now };
+    /// Whether a message of `QoS` 2 may be sent: it is not too far ahead of the oldest waiting message. (Only
+    /// with `for_many` do messages wait for minutes while others are sent.)
+    pub fn is_in_window(&mut self, now: Micros, sequence: u64) -> bool {
+        if sequence > self.sequence_window.last
+            && now >= self.sequence_window.updated_at + WINDOW_UPDATE_INTERVAL
+        {
+            let oldest = self.topics.iter().filter_map(|(_, send_queue)| send_queue.first_qos2()).min();
+            self.sequence_window =
+                SequenceWindow { last: oldest.unwrap_or(sequence) + WINDOW_SPAN, updated_at: now };
         }
-        sequence <= self.lead.until
+        sequence <= self.sequence_window.last
     }
 
     /// Opens a fragmented message: it ends when all of its fragments have ended.

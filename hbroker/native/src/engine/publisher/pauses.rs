@@ -34,8 +34,8 @@ pub enum Pause {
     /// A session that gets its messages is congested. `wait` is the time until the next probe; `tried` is the
     /// sequence number of the last probe.
     Congested { wait: Micros, tried: Option<u64> },
-    /// Its next message is too far ahead of one that waits on another topic.
-    Lead,
+    /// The sequence number of its next message is too far ahead of a message that waits on another topic.
+    OutOfWindow,
 }
 
 impl Pause {
@@ -48,7 +48,7 @@ impl Pause {
         match self {
             Self::Handover => SHORTEST,
             Self::Congested { wait, .. } => wait,
-            Self::Lead => LONGEST,
+            Self::OutOfWindow => LONGEST,
         }
     }
 
@@ -60,7 +60,7 @@ impl Pause {
                 Some(Self::Congested { wait: (2 * wait).min(LONGEST), tried: Some(first) })
             }
             Self::Congested { wait, tried: None } => Some(Self::Congested { wait, tried: Some(first) }),
-            Self::Handover | Self::Lead => None,
+            Self::Handover | Self::OutOfWindow => None,
         }
     }
 }

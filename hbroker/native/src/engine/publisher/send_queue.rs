@@ -203,7 +203,7 @@ impl SendQueue {
     }
 
     /// The sequence number of the first waiting fragment of `QoS` 2.
-    pub fn first_exact(&self) -> Option<u64> {
+    pub fn first_qos2(&self) -> Option<u64> {
         let returned =
             self.returned.values().find(|fragment| fragment.qos == 2).map(|fragment| fragment.sequence);
         returned.or_else(|| self.fresh.iter().find(|next| next.qos() == 2).map(Outgoing::sequence))

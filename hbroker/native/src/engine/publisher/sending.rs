@@ -346,7 +346,7 @@ impl Engine {
             if has_room && !self.has_share(owner, topic, qos, 1, bytes) {
                 return true; // The next acknowledgement continues it.
             }
-            if has_room && !self.may_lead(now, topic, qos, None) {
+            if has_room && !self.check_window(now, topic, qos, None) {
                 return true;
             }
             let room = self.room_for_run(owner, topic).of_messages(most - sent);
@@ -374,7 +374,7 @@ impl Engine {
         let (count, bytes) = (fragment.count, fragment.field.len());
         let has_room = self.has_room_on(id, fragment.qos, count, bytes);
         let has_share = self.has_share(owner, &fragment.topic, fragment.qos, count, bytes)
-            && self.may_lead(now, &fragment.topic, fragment.qos, Some(fragment.last_sequence()));
+            && self.check_window(now, &fragment.topic, fragment.qos, Some(fragment.last_sequence()));
         let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
             return;
         };
@@ -430,9 +430,9 @@ impl Engine {
         entry.credit.room(own).of_bytes(on_link)
     }
 
-    /// Whether this message (or the first that waits on the topic) is not too far ahead of others that wait,
-    /// if this client publishes for many. If it is, its topic pauses.
-    fn may_lead(&mut self, now: Micros, topic: &Arc<str>, qos: u8, sequence: Option<u64>) -> bool {
+    /// Whether this message (or the first that waits on the topic) is in the window of sequence numbers. Only
+    /// clients that publish for many have a window. Outside of it, the topic pauses.
+    fn check_window(&mut self, now: Micros, topic: &Arc<str>, qos: u8, sequence: Option<u64>) -> bool {
         let Side::Client(client) = &mut self.side else {
             return true;
         };
@@ -440,11 +440,11 @@ impl Engine {
             return true;
         }
         let sequence = sequence.or_else(|| client.publisher.first_on(topic)).unwrap_or_default();
-        let may_lead = client.publisher.may_lead(now, sequence);
-        if !may_lead {
-            client.paused.add(now, Arc::clone(topic), Pause::Lead);
+        let is_in_window = client.publisher.is_in_window(now, sequence);
+        if !is_in_window {
+            client.paused.add(now, Arc::clone(topic), Pause::OutOfWindow);
         }
-        may_lead
+        is_in_window
     }
 
     /// Whether a message or fragment that waited may be sent to an owner now.
