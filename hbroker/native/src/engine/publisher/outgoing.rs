@@ -42,15 +42,15 @@ const WINDOW_SPAN: u64 = window::SPAN as u64 / 2;
 /// The shortest time between two updates of the window.
 const WINDOW_UPDATE_INTERVAL: Micros = 100_000;
 
-/// What to do about the messages that wait on a topic.
+/// The next step for the messages that wait on a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send the first one, of this `QoS` and at most this size, to this owner.
     Send { owner: SocketAddr, qos: u8, bytes: usize },
     /// Look the owner up, starting at this node or (`None`) at the root.
-    Ask(Option<SocketAddr>),
-    /// Wait for the messages in flight.
-    Hold,
+    Resolve(Option<SocketAddr>),
+    /// Wait until the messages in flight are acknowledged.
+    AwaitInFlight,
     /// No message waits.
     Nothing,
 }
@@ -83,7 +83,7 @@ pub struct Publisher {
     pub zones: Zones,
     topics: SendQueues,
     /// The owner of the last published topic, until when this is valid, and the version of the zones.
-    way: Option<(SocketAddr, Micros, u64)>,
+    last_owner: Option<(SocketAddr, Micros, u64)>,
     budget: Budget,
     /// What is in flight, each with its number of unacknowledged messages.
     in_flight: Slab<(Fragment, u32)>,
@@ -121,7 +121,7 @@ impl Publisher {
         Self {
             zones,
             topics: SendQueues::new(hasher),
-            way: None,
+            last_owner: None,
             budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
             fragments_out: HashMap::with_hasher(hasher),
@@ -236,10 +236,10 @@ impl Publisher {
             (Lookup::Owner(owner), Some((to, newest))) if owner == to && newest < first => {
                 Next::Send { owner, qos, bytes }
             }
-            (_, Some(_)) => Next::Hold,
+            (_, Some(_)) => Next::AwaitInFlight,
             (Lookup::Owner(owner), None) => Next::Send { owner, qos, bytes },
-            (Lookup::Below(node), None) => Next::Ask(Some(node)),
-            (Lookup::Unknown, None) => Next::Ask(None),
+            (Lookup::Below(node), None) => Next::Resolve(Some(node)),
+            (Lookup::Unknown, None) => Next::Resolve(None),
         }
     }
 
@@ -417,11 +417,11 @@ impl Publisher {
         let holds = |&(_, until, version): &(SocketAddr, Micros, u64)| {
             is_last && now < until && version == self.zones.version()
         };
-        self.way = self.way.filter(holds).or_else(|| match self.zones.find(topic, now) {
+        self.last_owner = self.last_owner.filter(holds).or_else(|| match self.zones.find(topic, now) {
             Some((Lookup::Owner(owner), until)) => Some((owner, until, self.zones.version())),
             _ => None,
         });
-        self.way.map(|(owner, until, _)| (owner, until))
+        self.last_owner.map(|(owner, until, _)| (owner, until))
     }
 
     /// Removes the waiting fragments of a message. Returns its `QoS`, if there were any.

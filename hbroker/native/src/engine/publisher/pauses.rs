@@ -83,8 +83,8 @@ impl Pauses {
         }
     }
 
-    /// Whether no message of a topic may be sent now, except as a probe.
-    pub fn hold(&self, topic: &str) -> bool {
+    /// Whether no message of a topic may be sent now, except a probe.
+    pub fn allows_only_probes(&self, topic: &str) -> bool {
         !self.topics.is_empty() && self.topics.get(topic).is_some_and(|(_, pause)| *pause != Pause::Handover)
     }
 
@@ -134,7 +134,11 @@ mod tests {
         pauses.add(0, Arc::clone(&long), Pause::congested(50_000));
         pauses.add(1, Arc::clone(&long), Pause::Handover);
         pauses.add(2, Arc::clone(&short), Pause::Handover);
-        assert!(pauses.hold("long") && !pauses.hold("short") && !pauses.hold("other"));
+        assert!(
+            pauses.allows_only_probes("long")
+                && !pauses.allows_only_probes("short")
+                && !pauses.allows_only_probes("other")
+        );
         assert_eq!(pauses.next(), Some(10_002));
         assert_eq!((due(&mut pauses, 10_001), due(&mut pauses, 10_002)), (None, Some(Pause::Handover)));
         assert_eq!(
@@ -149,7 +153,7 @@ mod tests {
         let mut pauses = Pauses::new(KeyedHash::new(1));
         pauses.add(0, "a".into(), Pause::Handover);
         pauses.add(5, "a".into(), Pause::congested(0));
-        assert!(pauses.hold("a"));
+        assert!(pauses.allows_only_probes("a"));
         assert_eq!(due(&mut pauses, 10_000), Some(Pause::congested(0)));
     }
 

@@ -322,7 +322,8 @@ impl Engine {
     /// Sends the messages that wait on a topic, as far as possible now. If the owner is unknown, asks Python
     /// for it. False: there is no room with the owner.
     pub(in crate::engine) fn send_topic(&mut self, now: Micros, topic: &Arc<str>) -> bool {
-        let is_blocked = matches!(&self.side, Side::Client(client) if client.paused.hold(topic));
+        let is_blocked =
+            matches!(&self.side, Side::Client(client) if client.paused.allows_only_probes(topic));
         is_blocked || self.send_some(now, topic, usize::MAX)
     }
 
@@ -336,11 +337,11 @@ impl Engine {
             };
             let (owner, qos, bytes) = match client.publisher.next(now, topic) {
                 Next::Send { owner, qos, bytes } => (owner, qos, bytes),
-                Next::Ask(start) => {
+                Next::Resolve(start) => {
                     self.events.push(Flow::Own, Event::Unresolved { topic: Box::from(&**topic), start });
                     return true;
                 }
-                Next::Hold | Next::Nothing => return true,
+                Next::AwaitInFlight | Next::Nothing => return true,
             };
             let has_room = self.has_room_for_fragment(owner, qos, bytes);
             if has_room && !self.has_share(owner, topic, qos, 1, bytes) {

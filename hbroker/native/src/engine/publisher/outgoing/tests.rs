@@ -94,9 +94,9 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
     let refused = settle_one(&mut publisher, first);
     publisher.give_back(refused);
     publisher.push(Outgoing::Single(messages.single()));
-    assert_eq!(publisher.next(0, "a"), Next::Hold, "the second may come back");
+    assert_eq!(publisher.next(0, "a"), Next::AwaitInFlight, "the second may come back");
     publisher.zones.install("", &[], here, 1_000);
-    assert_eq!(publisher.next(0, "a"), Next::Hold, "the second would be overtaken by the first");
+    assert_eq!(publisher.next(0, "a"), Next::AwaitInFlight, "the second would be overtaken by the first");
     let refused = settle_one(&mut publisher, second);
     publisher.give_back(refused);
     assert!(matches!(publisher.next(0, "a"), Next::Send { owner, qos: 1, .. } if owner == here));
@@ -189,7 +189,7 @@ fn messages_that_went_together_come_back_each_for_itself() {
     // Refused from the second on: the last is still out, and nothing passes it.
     publisher.give_back(outer[0].section(1, 1));
     publisher.give_back(middle[0].clone());
-    assert_eq!((publisher.waiting(), publisher.next(0, "a")), (3, Next::Hold));
+    assert_eq!((publisher.waiting(), publisher.next(0, "a")), (3, Next::AwaitInFlight));
     let last = settle(&mut publisher, 0, u64::MAX);
     assert_eq!((last.len(), publisher.in_flight()), (1, 0));
     publisher.give_back(last[0].clone());
