@@ -275,9 +275,9 @@ impl Forwarder {
     /// Offers a message, which holds its ticket already, to a session of this worker.
     fn pass(&mut self, now: Micros, mut queued_message: QueuedMessage, target: Target, out: &mut Outbound) {
         let session = target.session;
-        let is_dead = queued_message.expires <= now && !Defect::SendsTheDead.is_present();
+        let is_expired = queued_message.expires <= now && !Defect::SendsTheDead.is_present();
         if target.qos == 0 {
-            return match is_dead {
+            return match is_expired {
                 true => out.count_expired(session),
                 false => out.offer_copy(
                     session,
@@ -293,7 +293,7 @@ impl Forwarder {
             return out.pending.orphans.push(queued_message);
         }
         let ticket = queued_message.ticket;
-        if is_dead {
+        if is_expired {
             out.count_expired(session);
             out.pending.tickets.extend(ticket);
         } else if !queued_message.was_stored && out.was_stored_before(session, shared, &queued_message.field)

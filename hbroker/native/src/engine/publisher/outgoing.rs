@@ -90,7 +90,7 @@ pub struct Publisher {
     /// The number of unacknowledged fragments, for fragmented messages at `QoS` 1 and 2.
     fragments_out: HashMap<u64, u32, KeyedHash>,
     /// When waiting messages expire.
-    deaths: BTreeSet<(Micros, u64, Arc<str>)>,
+    expiries: BTreeSet<(Micros, u64, Arc<str>)>,
     /// The topics that wait for room with each owner, in the order of their turns.
     blocked: BTreeMap<Turn, Arc<str>>,
     turns: u64,
@@ -125,7 +125,7 @@ impl Publisher {
             budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
             fragments_out: HashMap::with_hasher(hasher),
-            deaths: BTreeSet::new(),
+            expiries: BTreeSet::new(),
             blocked: BTreeMap::new(),
             turns: 0,
             sequence_window: SequenceWindow::default(),
@@ -202,9 +202,9 @@ impl Publisher {
     /// Appends a message to those that wait.
     pub fn push(&mut self, message: Outgoing) {
         self.budget.add(message.bytes());
-        if message.dies_at() < Micros::MAX {
+        if message.expires_at() < Micros::MAX {
             let topic = Arc::clone(message.topic());
-            self.deaths.insert((message.dies_at(), message.message(), topic));
+            self.expiries.insert((message.expires_at(), message.message(), topic));
         }
         self.topics.make(&Arc::clone(message.topic())).push(message);
     }
@@ -219,8 +219,8 @@ impl Publisher {
             return;
         }
         self.budget.add(fragment.field.len());
-        if fragment.dies_at < Micros::MAX {
-            self.deaths.insert((fragment.dies_at, fragment.message, Arc::clone(&fragment.topic)));
+        if fragment.expires_at < Micros::MAX {
+            self.expiries.insert((fragment.expires_at, fragment.message, Arc::clone(&fragment.topic)));
         }
         self.topics.make(&Arc::clone(&fragment.topic)).give_back(fragment);
     }
@@ -252,9 +252,9 @@ impl Publisher {
 
     /// Takes the first fragment that waits on a topic.
     pub fn take_first(&mut self, topic: &str) -> Option<Fragment> {
-        let Taken { fragment, freed, dies_at } = self.topics.get_mut(topic)?.take_first()?;
+        let Taken { fragment, freed, expires_at } = self.topics.get_mut(topic)?.take_first()?;
         self.budget.free(freed);
-        self.forget_expiry(dies_at, fragment.message, &fragment.topic);
+        self.forget_expiry(expires_at, fragment.message, &fragment.topic);
         self.tidy(topic);
         Some(fragment)
     }
@@ -354,9 +354,9 @@ impl Publisher {
     /// Removes the waiting messages that have expired.
     pub fn expire(&mut self, now: Micros) -> Vec<Ended> {
         let mut ended = Vec::new();
-        while let Some((dies_at, ..)) = self.deaths.first()
-            && *dies_at <= now
-            && let Some((_, message, topic)) = self.deaths.pop_first()
+        while let Some((expires_at, ..)) = self.expiries.first()
+            && *expires_at <= now
+            && let Some((_, message, topic)) = self.expiries.pop_first()
         {
             ended.extend(self.remove(&topic, message, 1).map(|qos| Ended { topic, message, qos }));
         }
@@ -364,8 +364,8 @@ impl Publisher {
     }
 
     /// When `expire` is to be called next.
-    pub fn next_death(&self) -> Option<Micros> {
-        self.deaths.first().map(|(dies_at, ..)| *dies_at)
+    pub fn next_expiry(&self) -> Option<Micros> {
+        self.expiries.first().map(|(expires_at, ..)| *expires_at)
     }
 
     /// Makes a topic wait for its turn until there is room with its owner.
@@ -431,7 +431,7 @@ impl Publisher {
         let mut qos = returned.first().map(|fragment| fragment.qos);
         if let Some(fresh) = fresh {
             self.budget.free(fresh.bytes());
-            self.forget_expiry(fresh.dies_at(), message, topic);
+            self.forget_expiry(fresh.expires_at(), message, topic);
             self.fragments_out.remove(&message);
             qos = Some(fresh.qos());
         }
@@ -439,9 +439,9 @@ impl Publisher {
         qos
     }
 
-    fn forget_expiry(&mut self, dies_at: Micros, message: u64, topic: &Arc<str>) {
-        if dies_at < Micros::MAX {
-            self.deaths.remove(&(dies_at, message, Arc::clone(topic)));
+    fn forget_expiry(&mut self, expires_at: Micros, message: u64, topic: &Arc<str>) {
+        if expires_at < Micros::MAX {
+            self.expiries.remove(&(expires_at, message, Arc::clone(topic)));
         }
     }
 

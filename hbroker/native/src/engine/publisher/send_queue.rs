@@ -40,7 +40,7 @@ pub struct Taken {
     /// How many waiting bytes went with it. Those of a fragmented message all go with its last fragment.
     pub freed: usize,
     /// When it would have expired.
-    pub dies_at: Micros,
+    pub expires_at: Micros,
 }
 
 /// What is in flight on one topic, all to one owner.
@@ -126,19 +126,19 @@ impl SendQueue {
     /// Takes the next fragment.
     pub fn take_first(&mut self) -> Option<Taken> {
         if let Some((_, fragment)) = self.returned.pop_first() {
-            return Some(Taken { freed: fragment.field.len(), dies_at: fragment.dies_at, fragment });
+            return Some(Taken { freed: fragment.field.len(), expires_at: fragment.expires_at, fragment });
         }
         let mut message = self.fresh.pop_front()?;
-        let (freed, dies_at) = (message.bytes(), message.dies_at());
+        let (freed, expires_at) = (message.bytes(), message.expires_at());
         match message {
-            Outgoing::Single(fragment) => Some(Taken { fragment, freed, dies_at }),
+            Outgoing::Single(fragment) => Some(Taken { fragment, freed, expires_at }),
             Outgoing::LargeMessage(ref mut large) => {
                 let fragment = large.next()?;
                 if large.is_exhausted() {
-                    return Some(Taken { fragment, freed, dies_at });
+                    return Some(Taken { fragment, freed, expires_at });
                 }
                 self.fresh.push_front(message);
-                Some(Taken { fragment, freed: 0, dies_at })
+                Some(Taken { fragment, freed: 0, expires_at })
             }
         }
     }

@@ -71,7 +71,7 @@ impl Engine {
                 if let Side::Client(client) = &mut self.side {
                     client.publisher.open(fragments);
                 }
-                let owner = owner.filter(|_| now < fragments.dies_at());
+                let owner = owner.filter(|_| now < fragments.expires_at());
                 let has_begun =
                     owner.is_some_and(|owner| self.send_fragments(now, owner, fragments, message.payload));
                 if fragments.is_exhausted() {
@@ -609,7 +609,7 @@ impl Engine {
             message: first,
             sequence: first,
             fragments: 1,
-            dies_at: Micros::MAX,
+            expires_at: Micros::MAX,
         };
         if client.publisher.is_free(&fragment.topic, owner) {
             self.send_fragment(now, owner, fragment);

@@ -159,18 +159,18 @@ impl SessionQueue {
 
     /// Takes the expired messages out. The whole queue is searched, but only if a message can have expired
     /// since the last search.
-    pub fn take_dead(&mut self, now: Micros) -> Vec<QueuedMessage> {
+    pub fn take_expired(&mut self, now: Micros) -> Vec<QueuedMessage> {
         if now < self.next_expiry {
             return Vec::new();
         }
-        let dead = self.extract(|queued_message| queued_message.expires <= now);
+        let expired = self.extract(|queued_message| queued_message.expires <= now);
         self.next_expiry = self
             .queued_messages
             .iter()
             .map(|queued_message| queued_message.expires)
             .min()
             .unwrap_or(Micros::MAX);
-        dead
+        expired
     }
 
     /// Removes the next message of a queue that is too large.

@@ -423,10 +423,10 @@ impl Outbound {
         };
         let before = session.queue_charge();
         while let Some(first) = session.queue.front() {
-            let (bytes, is_dead) = (first.field.len(), first.expires <= now);
-            if is_dead && !Defect::SendsTheDead.is_present() {
-                if let Some(dead) = session.queue.pop() {
-                    session.expire(&dead, pending);
+            let (bytes, is_expired) = (first.field.len(), first.expires <= now);
+            if is_expired && !Defect::SendsTheDead.is_present() {
+                if let Some(expired) = session.queue.pop() {
+                    session.expire(&expired, pending);
                 }
                 continue;
             }
@@ -470,8 +470,8 @@ impl Outbound {
         };
         let limit = session.queue.limit(kept_size, most);
         if session.queue.is_over(limit) {
-            for dead in session.queue.take_dead(now) {
-                session.expire(&dead, pending);
+            for expired in session.queue.take_expired(now) {
+                session.expire(&expired, pending);
             }
             while !session.has_backlog()
                 && session.queue.is_over(limit)

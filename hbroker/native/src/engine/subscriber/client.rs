@@ -40,7 +40,7 @@ impl Client {
 
     /// When the next pause ends or the next message expires; `Micros::MAX`: never.
     pub(in crate::engine) fn next_timeout(&self) -> Micros {
-        self.paused.next().into_iter().chain(self.publisher.next_death()).min().unwrap_or(Micros::MAX)
+        self.paused.next().into_iter().chain(self.publisher.next_expiry()).min().unwrap_or(Micros::MAX)
     }
 }
 

@@ -238,12 +238,12 @@ fn what_waits_dies_in_time_and_what_was_begun_does_not() {
     messages.open(&mut publisher, "b", Some(1));
     messages.open(&mut publisher, "c", Some(1));
     let begun = publisher.take_first("b").expect("its first part");
-    assert_eq!((publisher.next_death(), publisher.expire(999_999)), (Some(1_000_000), vec![]));
-    let died: Vec<u64> = publisher.expire(2_000_000).into_iter().map(|ended| ended.message).collect();
-    assert_eq!(died, [3, 10, 4], "in the order of their deaths");
-    assert_eq!(publisher.next_death(), Some(3_000_000));
+    assert_eq!((publisher.next_expiry(), publisher.expire(999_999)), (Some(1_000_000), vec![]));
+    let expired: Vec<u64> = publisher.expire(2_000_000).into_iter().map(|ended| ended.message).collect();
+    assert_eq!(expired, [3, 10, 4], "in the order of their expiry");
+    assert_eq!(publisher.next_expiry(), Some(3_000_000));
     let first = publisher.take_first("a").expect("two are left");
-    assert_eq!((first.sequence, publisher.next_death()), (1, None));
+    assert_eq!((first.sequence, publisher.next_expiry()), (1, None));
     publisher.give_back(first);
     assert_eq!(publisher.expire(3_000_000)[0].message, 1, "it came back, and waits again");
     assert_eq!(publisher.take_first("a").map(|fragment| fragment.sequence), Some(2));

@@ -182,8 +182,8 @@ impl Session {
         if self.keeps(queued_message) || !self.queue.is_over_with(cost, limit) {
             return true;
         }
-        for dead in self.queue.take_dead(now) {
-            self.expire(&dead, pending);
+        for expired in self.queue.take_expired(now) {
+            self.expire(&expired, pending);
         }
         let fits = cost <= limit.bytes && limit.messages > 0;
         if queued_message.overflow == Overflow::DropOldest && fits {
