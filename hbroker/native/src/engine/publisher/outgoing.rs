@@ -25,7 +25,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::Micros;
 use crate::engine::fragmentation::fragments::{Fragment, Fragments, Outgoing};
-use crate::engine::publisher::send_queue::{SendQueue, SendQueues, Taken, Turn};
+use crate::engine::publisher::send_queue::{SendQueue, SendQueues, TakenFragment, Turn};
 use crate::engine::sessions::copy_blocks::CopyBlocks;
 use crate::engine::transport::credit::Room;
 use crate::engine::transport::delivery_records::{Positions, Ticket};
@@ -252,7 +252,7 @@ impl Publisher {
 
     /// Takes the first fragment that waits on a topic.
     pub fn take_first(&mut self, topic: &str) -> Option<Fragment> {
-        let Taken { fragment, freed, expires_at } = self.topics.get_mut(topic)?.take_first()?;
+        let TakenFragment { fragment, freed, expires_at } = self.topics.get_mut(topic)?.take_first()?;
         self.budget.free(freed);
         self.forget_expiry(expires_at, fragment.message, &fragment.topic);
         self.tidy(topic);
@@ -272,7 +272,7 @@ impl Publisher {
             && bytes + next.field.len() <= room.bytes
             && (run.count > 1 || self.copy_blocks.gather(&run.field))
             && self.copy_blocks.gather(&next.field)
-            && let Some(Taken { freed, .. }) = send_queue.take_first()
+            && let Some(TakenFragment { freed, .. }) = send_queue.take_first()
         {
             self.budget.free(freed);
             bytes += freed;

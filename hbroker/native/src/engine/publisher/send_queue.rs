@@ -35,7 +35,7 @@ pub struct SendQueue {
 pub type Turn = (SocketAddr, u64);
 
 /// A fragment that was taken to be sent.
-pub struct Taken {
+pub struct TakenFragment {
     pub fragment: Fragment,
     /// How many waiting bytes went with it. Those of a fragmented message all go with its last fragment.
     pub freed: usize,
@@ -124,21 +124,25 @@ impl SendQueue {
     }
 
     /// Takes the next fragment.
-    pub fn take_first(&mut self) -> Option<Taken> {
+    pub fn take_first(&mut self) -> Option<TakenFragment> {
         if let Some((_, fragment)) = self.returned.pop_first() {
-            return Some(Taken { freed: fragment.field.len(), expires_at: fragment.expires_at, fragment });
+            return Some(TakenFragment {
+                freed: fragment.field.len(),
+                expires_at: fragment.expires_at,
+                fragment,
+            });
         }
         let mut message = self.fresh.pop_front()?;
         let (freed, expires_at) = (message.bytes(), message.expires_at());
         match message {
-            Outgoing::Single(fragment) => Some(Taken { fragment, freed, expires_at }),
+            Outgoing::Single(fragment) => Some(TakenFragment { fragment, freed, expires_at }),
             Outgoing::LargeMessage(ref mut large) => {
                 let fragment = large.next()?;
                 if large.is_exhausted() {
-                    return Some(Taken { fragment, freed, expires_at });
+                    return Some(TakenFragment { fragment, freed, expires_at });
                 }
                 self.fresh.push_front(message);
-                Some(Taken { fragment, freed: 0, expires_at })
+                Some(TakenFragment { fragment, freed: 0, expires_at })
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::engine::publisher::pauses::Pauses;
 use crate::engine::publisher::sending::CachedRoute;
 use crate::engine::subscriber::batch::Deliveries;
 use crate::engine::subscriber::batch::InboxItem;
-use crate::engine::subscriber::inbox::{Inbox, Taken};
+use crate::engine::subscriber::inbox::{AckTiming, Inbox};
 use crate::engine::transport::event::Message;
 use crate::engine::{Client, Engine, HOUSEKEEPING, Side};
 use crate::keyed_hash::KeyedHash;
@@ -57,12 +57,12 @@ impl Engine {
             return;
         };
         let receipt = (packet.delivery > 0).then_some((id, packet.delivery));
-        let taken = client.inbox.take(now, publish, packet.meant_for(), receipt, &mut self.out.counters);
+        let ack_timing = client.inbox.take(now, publish, packet.meant_for(), receipt, &mut self.out.counters);
         let due = client.inbox.take_due();
         if client.inbox.is_waiting() && self.housekeeping == Micros::MAX {
             self.housekeeping = now + HOUSEKEEPING;
         }
-        if let (Taken::Done, Some(receipt)) = (taken, receipt) {
+        if let (AckTiming::Now, Some(receipt)) = (ack_timing, receipt) {
             self.acknowledge(receipt.into());
         }
         due.into_iter().for_each(|deliveries| self.acknowledge(deliveries));

@@ -56,15 +56,13 @@ const PATIENCE: Micros = 30_000_000;
 /// How many messages may be incomplete.
 const MOST_PARTIAL_MESSAGES: usize = 4_096;
 
-/// What became of a PUBLISH.
+/// When a received PUBLISH is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It waits for the application or for other fragments: `take_due` returns it when it has to be
-    /// acknowledged.
-    Kept,
-    /// It has to be acknowledged now: it is a fragment that is kept, a duplicate, or no listener here wants
-    /// it.
-    Done,
+pub enum AckTiming {
+    /// When `take_due` returns it. Until then it waits for the application, or for other fragments.
+    Later,
+    /// At once: it is a fragment that is kept, or a duplicate, or no listener here wants it.
+    Now,
 }
 
 pub struct Inbox {
@@ -134,7 +132,7 @@ impl Inbox {
             if self.listeners.wanting(message.meant_for).next().is_none() {
                 self.unclaimed.put_back(message);
             } else if self.take(now, &publish, message.meant_for, Some(message.receipt), counters)
-                == Taken::Done
+                == AckTiming::Now
             {
                 self.due.push(message.receipt.into());
             }
@@ -183,17 +181,17 @@ impl Inbox {
         meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
-    ) -> Taken {
+    ) -> AckTiming {
         if receipt.is_none() && self.is_full() {
             counters.drop(Drop::InboxFull);
-            return Taken::Done;
+            return AckTiming::Now;
         }
         self.listeners.find(publish.topic);
         if self.listeners.wanting(meant_for).next().is_none() {
             let is_kept = self.listeners.requesting_listener(meant_for).is_none()
                 && receipt
                     .is_some_and(|receipt| self.unclaimed.keep(now, publish, meant_for, receipt, counters));
-            return if is_kept { Taken::Kept } else { Taken::Done };
+            return if is_kept { AckTiming::Later } else { AckTiming::Now };
         }
         match publish.fragment {
             None => self.take_single(now, publish, meant_for, receipt, counters),
@@ -355,7 +353,7 @@ impl Inbox {
         meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
-    ) -> Taken {
+    ) -> AckTiming {
         // A retained message is sent once for each subscription, always under the same id.
         let once = receipt.is_some() && publish.qos == 2 && !is_retained(meant_for);
         let id = self.copy_id(publish.publisher, publish.sequence, meant_for);
@@ -373,7 +371,7 @@ impl Inbox {
         meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
-    ) -> Taken {
+    ) -> AckTiming {
         let FragmentView { index, count, total } = fragment;
         let first = publish.sequence.wrapping_sub(u64::from(index));
         let id = (publish.publisher, first, meant_for);
@@ -397,12 +395,12 @@ impl Inbox {
                 }
                 return self.push(publish, copy, Some(payload), meant_for, receipt, counters);
             }
-            Added::Withheld => return Taken::Kept,
+            Added::Withheld => return AckTiming::Later,
             Added::Known => counters.drop(Drop::DuplicateMessage),
             Added::Invalid => counters.drop(Drop::InvalidMessage),
             Added::Kept | Added::GivenUp => {}
         }
-        Taken::Done
+        AckTiming::Now
     }
 
     /// The id of a copy of a message. The copy for a shared subscription is another message than that for all
@@ -416,10 +414,10 @@ impl Inbox {
 
     /// Handles a duplicate. If the application has not taken the message over yet, the duplicate is
     /// acknowledged once it has.
-    fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> Taken {
+    fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> AckTiming {
         counters.drop(Drop::DuplicateMessage);
         let is_held = receipt.is_some_and(|receipt| self.unacknowledged.hold_again(id, receipt));
-        if is_held { Taken::Kept } else { Taken::Done }
+        if is_held { AckTiming::Later } else { AckTiming::Now }
     }
 
     fn push(
@@ -430,7 +428,7 @@ impl Inbox {
         meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
-    ) -> Taken {
+    ) -> AckTiming {
         let mut wanted: SmallVec<[Subscriber; 2]> = self.listeners.wanting(meant_for).copied().collect();
         if is_retained(meant_for) {
             wanted.retain(|listener| self.delivered_retained.is_new(listener.session.0, id));
@@ -453,7 +451,7 @@ impl Inbox {
             awaiting_acknowledgement: receipt.map(|_| id),
         };
         self.keep(InboxItem::Message(message));
-        Taken::Kept
+        AckTiming::Later
     }
 
     fn keep(&mut self, item: InboxItem) {
