@@ -241,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// The network has room again, after `Taken::Later`.
+    /// The network has room again, after `PublishOutcome::Later`.
     pub fn resume(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
         if self.paused == Some(Pause::Network) {
             self.go_on(turn, upper);

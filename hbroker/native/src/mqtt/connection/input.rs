@@ -8,7 +8,7 @@ use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{acks, control};
-use crate::mqtt::connection::event::{Cause, Event, Taken, Upper};
+use crate::mqtt::connection::event::{Cause, Event, PublishOutcome, Upper};
 use crate::mqtt::connection::{Connection, Pause, State};
 use crate::mqtt::metrics;
 use crate::mqtt::session::Arrival;
@@ -220,39 +220,39 @@ impl Connection {
             }
         }
         let key = (publish.qos > 0).then(|| session.incoming.next_key());
-        let taken = if session.access.may_write(publish.topic) {
+        let outcome = if session.access.may_write(publish.topic) {
             upper.publish(&publish, key)
         } else {
-            Taken::Refused(Reason::NOT_AUTHORIZED)
+            PublishOutcome::Refused(Reason::NOT_AUTHORIZED)
         };
-        if taken == Taken::Yes {
+        if outcome == PublishOutcome::Accepted {
             metrics::note_in(turn, publish.topic, publish.payload.len());
         }
         let (qos, packet_id, bytes) = (publish.qos, publish.packet_id, publish.payload.len());
-        self.conclude(turn, taken, qos, packet_id, bytes, upper)
+        self.conclude(turn, outcome, qos, packet_id, bytes, upper)
     }
 
     /// Acts on the network's answer to a message.
     fn conclude(
         &mut self,
         turn: &mut Turn<'_>,
-        taken: Taken,
+        outcome: PublishOutcome,
         qos: u8,
         packet_id: u16,
         bytes: usize,
         upper: &mut impl Upper,
     ) -> Result<Flow, Reason> {
-        let outcome = match taken {
-            Taken::Later => {
+        let refusal = match outcome {
+            PublishOutcome::Later => {
                 self.paused = Some(Pause::Network);
                 return Ok(Flow::Stay);
             }
-            Taken::Yes => None,
-            Taken::Refused(reason) => Some(reason),
+            PublishOutcome::Accepted => None,
+            PublishOutcome::Refused(reason) => Some(reason),
         };
         turn.counters.messages_in += 1;
         turn.counters.payload_in += bytes as u64;
-        turn.counters.refused += u64::from(outcome.is_some());
+        turn.counters.refused += u64::from(refusal.is_some());
         if let Some(rate) = &mut self.rate {
             rate.charge(turn.now, 1);
         }
@@ -264,7 +264,7 @@ impl Connection {
             session.incoming.take(qos, packet_id, None);
             key
         });
-        if let (Some(key), Some(reason)) = (key, outcome) {
+        if let (Some(key), Some(reason)) = (key, refusal) {
             self.answer(turn, key, reason, upper);
         }
         Ok(Flow::Next)

@@ -19,7 +19,7 @@ use crate::mqtt::codec::packets::{CloseReason, Connect, Version};
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::Connection;
-use crate::mqtt::connection::event::{Cause, Closed, Event, Taken, Upper};
+use crate::mqtt::connection::event::{Cause, Closed, Event, PublishOutcome, Upper};
 use crate::mqtt::distribution::bridge::{PoolGuard, PublishOptions, enter};
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::gateway::command::{Command, Traffic};
@@ -434,7 +434,7 @@ impl<'t> Above<'t> {
 }
 
 impl Upper for Above<'_> {
-    fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> Taken {
+    fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> PublishOutcome {
         let publish_options = self.publish_options;
         match self.guard().publish(publish, publish_options) {
             Ok(Some(sequence)) => {
@@ -442,13 +442,13 @@ impl Upper for Above<'_> {
                 if let Some(key) = key {
                     self.published.push((sequence, self.session, key));
                 }
-                Taken::Yes
+                PublishOutcome::Accepted
             }
             Ok(None) => {
                 self.full = true;
-                Taken::Later
+                PublishOutcome::Later
             }
-            Err(reason) => Taken::Refused(reason),
+            Err(reason) => PublishOutcome::Refused(reason),
         }
     }
 
