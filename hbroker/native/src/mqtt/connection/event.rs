@@ -6,7 +6,7 @@ use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 
 /// The layer above a connection: the network for messages, Python for everything else.
-pub trait Upper {
+pub trait UpperLayer {
     /// A message from the client. If it has a key (`QoS` 1 and 2) and the network takes the message, the
     /// network answers once with this key.
     fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> PublishOutcome;

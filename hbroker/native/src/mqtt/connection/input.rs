@@ -8,7 +8,7 @@ use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{acks, control};
-use crate::mqtt::connection::event::{Cause, Event, PublishOutcome, Upper};
+use crate::mqtt::connection::event::{Cause, Event, PublishOutcome, UpperLayer};
 use crate::mqtt::connection::{Connection, Pause, State};
 use crate::mqtt::metrics;
 use crate::mqtt::session::Arrival;
@@ -32,7 +32,7 @@ enum Flow {
 
 impl Connection {
     /// Handles bytes of the stream, and copies those that it cannot handle yet.
-    pub fn handle_bytes(&mut self, turn: &mut Turn<'_>, mut bytes: &[u8], upper: &mut impl Upper) {
+    pub fn handle_bytes(&mut self, turn: &mut Turn<'_>, mut bytes: &[u8], upper: &mut impl UpperLayer) {
         if self.state == State::Open && bytes.len() >= SIGN_OF_LIFE {
             self.last_received = turn.now;
         }
@@ -68,13 +68,13 @@ impl Connection {
     }
 
     /// Resumes handling, beginning with the buffered bytes.
-    pub(super) fn go_on(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+    pub(super) fn go_on(&mut self, turn: &mut Turn<'_>, upper: &mut impl UpperLayer) {
         self.paused = None;
         self.last_received = turn.now;
         self.handle_rest(turn, upper);
     }
 
-    fn handle_rest(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+    fn handle_rest(&mut self, turn: &mut Turn<'_>, upper: &mut impl UpperLayer) {
         let mut rest = std::mem::take(&mut self.rest);
         let consumed = self.handle_packets(turn, &rest, upper);
         if self.state == State::Closed {
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     /// Handles complete packets until the connection pauses. Returns how many bytes it handled.
-    fn handle_packets(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) -> usize {
+    fn handle_packets(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl UpperLayer) -> usize {
         let mut at = 0;
         while self.wants_bytes() && at < bytes.len() {
             // A first byte other than that of CONNECT ends the connection at once.
@@ -117,7 +117,7 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
-        upper: &mut impl Upper,
+        upper: &mut impl UpperLayer,
     ) -> Result<Flow, Reason> {
         self.last_received = turn.now;
         match self.state {
@@ -131,7 +131,7 @@ impl Connection {
 
     /// Buffers unhandled bytes. Before the client is accepted `handshake_bytes` bounds the buffer, later the
     /// size of one read does.
-    fn keep(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) {
+    fn keep(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl UpperLayer) {
         if self.state == State::Closed || bytes.is_empty() {
             return;
         }
@@ -163,7 +163,7 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
-        upper: &mut impl Upper,
+        upper: &mut impl UpperLayer,
     ) -> Result<Flow, Reason> {
         let version = self.channel.version;
         match frame.kind {
@@ -188,7 +188,7 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
-        upper: &mut impl Upper,
+        upper: &mut impl UpperLayer,
     ) -> Result<Flow, Reason> {
         let version = self.channel.version;
         let mut publish = Publish::parse(version, frame)?;
@@ -240,7 +240,7 @@ impl Connection {
         qos: u8,
         packet_id: u16,
         bytes: usize,
-        upper: &mut impl Upper,
+        upper: &mut impl UpperLayer,
     ) -> Result<Flow, Reason> {
         let refusal = match outcome {
             PublishOutcome::Later => {
@@ -294,7 +294,7 @@ impl Connection {
         Ok(())
     }
 
-    fn handle_disconnect(&mut self, frame: &Frame<'_>, upper: &mut impl Upper) -> Result<(), Reason> {
+    fn handle_disconnect(&mut self, frame: &Frame<'_>, upper: &mut impl UpperLayer) -> Result<(), Reason> {
         let disconnect = control::disconnect(self.channel.version, frame)?;
         // MQTT 5 §3.14.2.2.2
         if disconnect.session_expiry.is_some_and(|expiry| expiry > 0) && !self.client.has_session_expiry {
@@ -305,7 +305,7 @@ impl Connection {
     }
 
     /// MQTT 5 §4.12.1: re-authentication.
-    fn handle_auth(&mut self, frame: &Frame<'_>, upper: &mut impl Upper) -> Result<(), Reason> {
+    fn handle_auth(&mut self, frame: &Frame<'_>, upper: &mut impl UpperLayer) -> Result<(), Reason> {
         let auth = control::auth(frame)?;
         self.check_method(&auth.method)?;
         upper.event(Event::Auth(auth));

@@ -18,7 +18,7 @@ use crate::mqtt::codec::packets::{Accept, Version};
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::Connection;
-use crate::mqtt::connection::event::{Cause, Closed, Event, PublishOutcome, Upper};
+use crate::mqtt::connection::event::{Cause, Closed, Event, PublishOutcome, UpperLayer};
 use crate::mqtt::distribution::ack_guard::{AckGuard, Releases, SHARED_POOL_CLIENT, Ticket};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
@@ -40,7 +40,7 @@ pub struct Recorder {
     pub outcome: PublishOutcome,
 }
 
-impl Upper for Recorder {
+impl UpperLayer for Recorder {
     fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> PublishOutcome {
         if self.outcome == PublishOutcome::Accepted {
             self.published.push((publish.topic.to_owned(), publish.payload.to_vec(), key));

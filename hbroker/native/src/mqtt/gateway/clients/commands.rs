@@ -24,22 +24,22 @@ impl ClientTurn<'_> {
                 if version.is_some_and(|version| version < Version::V5) {
                     close_reason.reason = Reason::of_return_code(close_reason.reason.0);
                 }
-                self.with(connections, id, |connection, turn, above, _| {
-                    connection.refuse(turn, &close_reason, above);
+                self.with(connections, id, |connection, turn, upstream, _| {
+                    connection.refuse(turn, &close_reason, upstream);
                 });
             }
             Command::Challenge(id, auth) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, turn, above, _| {
+                self.with(connections, id, |connection, turn, upstream, _| {
                     if !connection.challenge(turn, &auth) {
-                        connection.disconnect(turn, &Reason::PACKET_TOO_LARGE.into(), above);
+                        connection.disconnect(turn, &Reason::PACKET_TOO_LARGE.into(), upstream);
                     }
                 });
             }
             Command::Acknowledge(id, kind, packet, reasons, text) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, turn, above, _| {
-                    connection.acknowledge(turn, kind, packet, &reasons, &text, above);
+                self.with(connections, id, |connection, turn, upstream, _| {
+                    connection.acknowledge(turn, kind, packet, &reasons, &text, upstream);
                 });
             }
             Command::Disconnect(id, close_reason) => self.disconnect(connections, id, &close_reason),
@@ -80,8 +80,8 @@ impl ClientTurn<'_> {
         client.publish_options = PublishOptions { origin: if has_no_local { origin } else { 0 }, ack_queued };
         (client.access, client.origin) = (access.map(|(number, _)| number), origin);
         client.connection.set_rate(rate);
-        self.with(connections, id, |connection, turn, above, _| {
-            connection.accept(turn, &accept, session, above);
+        self.with(connections, id, |connection, turn, upstream, _| {
+            connection.accept(turn, &accept, session, upstream);
         });
     }
 
@@ -91,8 +91,8 @@ impl ClientTurn<'_> {
         id: ConnectionId,
         close_reason: &CloseReason,
     ) {
-        self.with(connections, id, |connection, turn, above, _| {
-            connection.disconnect(turn, close_reason, above);
+        self.with(connections, id, |connection, turn, upstream, _| {
+            connection.disconnect(turn, close_reason, upstream);
         });
     }
 
@@ -107,14 +107,14 @@ impl ClientTurn<'_> {
         if self.leaving.contains_key(&id) {
             return self.deliver_leaving(id, content);
         }
-        self.with(connections, id, |connection, turn, above, encoder| {
+        self.with(connections, id, |connection, turn, upstream, encoder| {
             loop {
                 match content {
-                    ItemContent::Message(delivery) => connection.deliver(turn, delivery, encoder, above),
+                    ItemContent::Message(delivery) => connection.deliver(turn, delivery, encoder, upstream),
                     ItemContent::MessageBatch(batch, delivery_options) => {
-                        connection.deliver_batch(turn, &batch, &delivery_options, encoder, above);
+                        connection.deliver_batch(turn, &batch, &delivery_options, encoder, upstream);
                     }
-                    ItemContent::Answer(key, reason) => connection.answer(turn, key, reason, above),
+                    ItemContent::Answer(key, reason) => connection.answer(turn, key, reason, upstream),
                 }
                 // If the connection closes, the remaining items are for its session.
                 let goes_on = |item: &SessionItem| item.connection == id && !connection.is_closed();
