@@ -21,7 +21,7 @@ use crate::engine::owner::throttle::Throttle;
 use crate::engine::retained::replay::Replays;
 use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage};
 use crate::engine::sessions::target::{Target, Targets};
-use crate::engine::transport::delivery_records::{Origin, Span};
+use crate::engine::transport::delivery_records::{Origin, TicketSpan};
 use crate::engine::transport::outbound::{Handoff, Outbound};
 use crate::engine::{Engine, Side};
 use crate::keyed_hash::KeyedHash;
@@ -168,7 +168,7 @@ impl Forwarder {
     }
 
     /// Returns tickets to their messages here, or to the worker that took the messages over.
-    pub fn settle(&mut self, tickets: Span, out: &mut Outbound) {
+    pub fn settle(&mut self, tickets: TicketSpan, out: &mut Outbound) {
         let worker = tickets.first.worker;
         if worker != self.worker {
             out.handoffs.push_back((worker, Handoff::Settled { tickets }));

@@ -22,7 +22,7 @@ use crate::engine::owner::routes::Route;
 use crate::engine::sessions::copy_blocks::copy_together;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::target::Target;
-use crate::engine::transport::delivery_records::{Origin, Positions, Span};
+use crate::engine::transport::delivery_records::{Origin, Positions, TicketSpan};
 use crate::engine::transport::outbound::{ByWorker, Outbound};
 use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch};
 use crate::engine::{Engine, Side};
@@ -167,7 +167,7 @@ fn keep(
     batch: &PublishBatch<'_, '_>,
     batch_metrics: &BatchMetrics,
     source: LinkId,
-    span: Option<Span>,
+    span: Option<TicketSpan>,
 ) -> Vec<QueuedBatch> {
     let Some(publish) = batch.head() else {
         return Vec::new();

@@ -19,7 +19,7 @@ use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
 use crate::engine::sessions::target::Targets;
 use crate::engine::transport::copies::CopyBatch;
-use crate::engine::transport::delivery_records::{Origin, Span};
+use crate::engine::transport::delivery_records::{Origin, TicketSpan};
 use crate::engine::transport::links::Links;
 use crate::link::receive::pubacks::Success;
 use crate::link::send::outbox::Stretch;
@@ -39,7 +39,7 @@ pub enum Handoff {
     /// Copies at `QoS` 0 for sessions of the receiving worker.
     Copies(CopyBatch),
     /// One copy of each of these messages, which the receiving worker took over, is settled.
-    Settled { tickets: Span },
+    Settled { tickets: TicketSpan },
     /// A session has ended: the receiving worker forgets its subscriptions.
     Gone { session: SessionKey },
     /// Whether the sending worker has too many queued bytes, and whether it takes nothing more over (§7.7).
