@@ -52,7 +52,7 @@ use crate::link::send::delivery::Deliveries;
 use crate::link::send::outbox::{Outbox, Stretch};
 use crate::wire::{self, Header, MeantFor};
 
-pub use crate::link::receive::reorder_buffer::Receipt;
+pub use crate::link::receive::reorder_buffer::ReceiveOutcome;
 pub use crate::link::send::delivery::Chain;
 
 /// A peer that answers none of this number of probes within the idle timeout is gone. The intervals between
@@ -223,7 +223,7 @@ impl Link {
         after: u64,
         raw: &[u8],
         has_room: impl FnOnce(usize) -> bool,
-    ) -> Receipt {
+    ) -> ReceiveOutcome {
         self.arrivals.receive(delivery, after, raw, has_room)
     }
 

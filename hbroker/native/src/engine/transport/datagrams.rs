@@ -12,7 +12,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::event::{DownReason, Event, Flow};
 use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
-use crate::link::{Arrival, Receipt, Role};
+use crate::link::{Arrival, ReceiveOutcome, Role};
 use crate::link_id::LinkId;
 use crate::publisher_id::publisher_id;
 use crate::schema::reason;
@@ -179,18 +179,18 @@ impl Engine {
         let has_room = self.has_room(id, packet);
         let receipt = if has_room { self.out.links.receive(id, packet) } else { None };
         let refused = match receipt {
-            Some(Receipt::Deliver) => {
+            Some(ReceiveOutcome::Deliver) => {
                 self.handle_body(now, id, source, packet);
                 self.release(now, id);
                 return true;
             }
-            Some(Receipt::Buffered) => return true,
-            Some(Receipt::Duplicate) => {
+            Some(ReceiveOutcome::Buffered) => return true,
+            Some(ReceiveOutcome::Duplicate) => {
                 self.out.counters.drop(Drop::DuplicateDelivery);
                 return true;
             }
-            Some(Receipt::NoRoom) => Drop::EarlyFull,
-            Some(Receipt::Refused) | None => Drop::NoRoom,
+            Some(ReceiveOutcome::NoRoom) => Drop::EarlyFull,
+            Some(ReceiveOutcome::Refused) | None => Drop::NoRoom,
         };
         self.out.counters.drop(refused);
         false

@@ -26,7 +26,7 @@ use crate::engine::transport::delivery_records::DeliveryRecords;
 use crate::engine::transport::event::Peer;
 use crate::keyed_hash::KeyedHash;
 use crate::link::idle::IdleLink;
-use crate::link::{Link, LinkConfig, LinkStats, Receipt};
+use crate::link::{Link, LinkConfig, LinkStats, ReceiveOutcome};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::{Share, Shares};
@@ -316,7 +316,7 @@ impl Links {
 
     /// Takes a reliable packet that a link received, as [`Link::receive`] does, within the memory of all
     /// links. `None`: the link has ended.
-    pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<Receipt> {
+    pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<ReceiveOutcome> {
         self.change_out_of_order(id, |link, early, share| {
             let (&PacketView { delivery, after, raw, .. }, host) = (packet, link.peer().ip());
             link.receive(delivery, after, raw, |more| early.fits_in(share, host.into(), more))
