@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
 use crate::engine::publisher::sending::CachedRoute;
-use crate::engine::subscriber::batch::Deliveries;
+use crate::engine::subscriber::batch::DeliveryRange;
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::subscriber::inbox::{AckTiming, Inbox};
 use crate::engine::transport::event::Message;
@@ -65,7 +65,7 @@ impl Engine {
         if let (AckTiming::Now, Some(receipt)) = (ack_timing, receipt) {
             self.acknowledge(receipt.into());
         }
-        due.into_iter().for_each(|deliveries| self.acknowledge(deliveries));
+        due.into_iter().for_each(|range| self.acknowledge(range));
     }
 
     /// Delivers matching messages to this listener from now on, at this `QoS` at most, with or without the
@@ -99,7 +99,7 @@ impl Engine {
 
     pub(in crate::engine) fn acknowledge_due(&mut self) {
         if let Side::Client(client) = &mut self.side {
-            client.inbox.take_due().into_iter().for_each(|deliveries| self.acknowledge(deliveries));
+            client.inbox.take_due().into_iter().for_each(|range| self.acknowledge(range));
         }
     }
 
@@ -144,7 +144,7 @@ impl Engine {
         items
     }
 
-    fn acknowledge(&mut self, Deliveries { link, first, last }: Deliveries) {
+    fn acknowledge(&mut self, DeliveryRange { link, first, last }: DeliveryRange) {
         if let Some(entry) = self.out.links.get_mut(link) {
             entry.link.acknowledge(first, last, Success::Done);
             self.out.links.touch(link);

@@ -37,7 +37,7 @@ use crate::engine::fragmentation::reassembly::{Added, Limits, Reassembler, Recei
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::retained::delivered::DeliveredRetained;
 use crate::engine::sessions::copy_blocks::CopyBlocks;
-use crate::engine::subscriber::batch::{Deliveries, InboxItem, ReceivedBatch};
+use crate::engine::subscriber::batch::{DeliveryRange, InboxItem, ReceivedBatch};
 use crate::engine::subscriber::unclaimed::Unclaimed;
 use crate::engine::transport::event::Message;
 use crate::engine::transport::publish_batch::PublishBatch;
@@ -82,7 +82,7 @@ pub struct Inbox {
     /// The application takes a message over by reading it, and not with `handled`.
     reading_is_handling: bool,
     /// The deliveries to acknowledge.
-    due: Vec<Deliveries>,
+    due: Vec<DeliveryRange>,
 }
 
 impl Inbox {
@@ -160,7 +160,7 @@ impl Inbox {
             let ids: Vec<_> =
                 unread.iter().filter_map(|item| item.alone()?.awaiting_acknowledgement).collect();
             self.give_back(now, &ids);
-            for Deliveries { link, first, last } in unread.iter().filter_map(InboxItem::receipts) {
+            for DeliveryRange { link, first, last } in unread.iter().filter_map(InboxItem::receipts) {
                 let receipts = (first..=last).map(|delivery| (link, delivery));
                 self.due.extend(due(self.unclaimed.give_back(receipts)));
             }
@@ -337,7 +337,7 @@ impl Inbox {
     }
 
     /// Takes the receipts that have to be acknowledged now.
-    pub fn take_due(&mut self) -> Vec<Deliveries> {
+    pub fn take_due(&mut self) -> Vec<DeliveryRange> {
         std::mem::take(&mut self.due)
     }
 
@@ -396,7 +396,7 @@ impl Inbox {
                 return self.push(publish, copy, Some(payload), meant_for, receipt, counters);
             }
             Added::Withheld => return AckTiming::Later,
-            Added::Known => counters.drop(Drop::DuplicateMessage),
+            Added::Duplicate => counters.drop(Drop::DuplicateMessage),
             Added::Invalid => counters.drop(Drop::InvalidMessage),
             Added::Kept | Added::GivenUp => {}
         }
@@ -478,8 +478,8 @@ fn is_retained(meant_for: Option<MeantFor>) -> bool {
 }
 
 /// Each receipt as a range of one delivery.
-fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deliveries> {
-    receipts.into_iter().map(Deliveries::from)
+fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = DeliveryRange> {
+    receipts.into_iter().map(DeliveryRange::from)
 }
 
 /// A client's listeners: which part of its application wants which messages. Small without a listener, because
