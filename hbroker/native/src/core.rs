@@ -143,7 +143,7 @@ impl Core {
     /// The link of a session that another node handed over (§5.4). It is opened if there is none; `None`:
     /// there are too many.
     pub fn adopt(&self, session: u64, address: SocketAddr) -> Option<LinkId> {
-        let worker = self.shared.directory.place_for(session);
+        let worker = self.shared.home_workers.place_for(session);
         self.on(worker, |engine, now| engine.adopt(now, session, address))
     }
 
@@ -160,7 +160,7 @@ impl Core {
     /// Opens a session, or changes it. `bounds`: the limits of its queue; 0 means the node's own. False:
     /// there are too many sessions, or it is not persistent and has no link.
     pub fn open_session(&self, session: u64, persistent: bool, bounds: Bounds) -> bool {
-        let mut home = self.shared.directory.place_for(session);
+        let mut home = self.shared.home_workers.place_for(session);
         loop {
             match self.on(home, |engine, now| engine.open_session(now, session, persistent, bounds)) {
                 Opened::Here => return true,
@@ -340,7 +340,7 @@ impl Core {
     }
 
     fn session_key(&self, session: u64) -> Option<SessionKey> {
-        let home = self.shared.directory.worker_of(session)?;
+        let home = self.shared.home_workers.worker_of(session)?;
         self.on(home, |engine, _| engine.session_key(session))
     }
 

@@ -77,7 +77,7 @@ const FIRST_NUMBER_SHIFT: u32 = 44;
 /// What the workers of one core share. No datagram of an established link needs it.
 #[derive(Clone)]
 pub struct Shared {
-    pub directory: Arc<HomeWorkers>,
+    pub home_workers: Arc<HomeWorkers>,
     pub retained: Arc<Mutex<RetainedStore>>,
     /// Subtrees that are moving, in or out.
     pub moves: Arc<Mutex<Moves>>,
@@ -93,9 +93,9 @@ impl Shared {
     /// For a core of `workers` workers.
     pub fn new(config: &Config, workers: u8) -> Self {
         let bounds = host_counts::Bounds { all: config.max_links, of_host: config.max_links_of_host };
-        let directory = if workers > 1 { HomeWorkers::new(config.seed) } else { HomeWorkers::of_one() };
+        let home_workers = if workers > 1 { HomeWorkers::new(config.seed) } else { HomeWorkers::single() };
         Self {
-            directory: Arc::new(directory),
+            home_workers: Arc::new(home_workers),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes, config.seed))),
             moves: Arc::new(Mutex::new(Moves::new(config, config.seed ^ config.incarnation))),
             member_fitness: Arc::new(MemberFitness::new(config.seed)),
@@ -419,7 +419,7 @@ impl Engine {
     /// Counts a link that its peer opened, or that was opened for its session, and makes this worker its
     /// home.
     fn enter(&self, session: u64, role: Role, peer: SocketAddr) -> Result<(), Drop> {
-        let Shared { hosts, directory, .. } = &self.shared;
+        let Shared { hosts, home_workers, .. } = &self.shared;
         let host = Prefix::from(peer.ip());
         // The node that hands a session over has let it in already, so the bound of its host does not apply
         // here.
@@ -434,7 +434,7 @@ impl Engine {
             Full::All => Drop::TooManyLinks,
             Full::Host => Drop::TooManyOfHost,
         })?;
-        if directory.claim(session, self.worker) == self.worker {
+        if home_workers.claim(session, self.worker) == self.worker {
             return Ok(());
         }
         hosts.leave(Some(host));

@@ -213,7 +213,7 @@ impl Core {
         let mut of_worker: BTreeMap<u8, Vec<HeldQueue>> = BTreeMap::new();
         for held_queue in held.queues {
             // If there is no such session, worker 0 counts the messages as dropped.
-            let home = self.shared.directory.worker_of(held_queue.session).unwrap_or(0);
+            let home = self.shared.home_workers.worker_of(held_queue.session).unwrap_or(0);
             of_worker.entry(home).or_default().push(held_queue);
         }
         let install = |(home, all): (u8, Vec<_>)| self.on(home, |engine, now| engine.install(now, all));

@@ -42,13 +42,13 @@ impl Engine {
             known.into_iter().for_each(|key| self.end_session(now, key, Drop::SessionEnded));
             return Opened::Refused;
         }
-        let home = self.shared.directory.claim(session, self.worker);
+        let home = self.shared.home_workers.claim(session, self.worker);
         if home != self.worker {
             return Opened::At(home);
         }
         if known.is_none() && link.is_none() && self.shared.hosts.enter(None, true).is_err() {
             self.out.counters.drop(Drop::TooManyLinks);
-            self.shared.directory.remove(session, self.worker);
+            self.shared.home_workers.remove(session, self.worker);
             return Opened::Refused;
         }
         let bounds = self.bounds(bounds);
@@ -226,12 +226,12 @@ impl Engine {
         let unsent = gone.link.unsent();
         let knows = |forwarder: &mut Forwarder| forwarder.window.knows(gone.publisher);
         if self.workers > 1 && gone.publisher != 0 && self.node(knows) == Some(true) {
-            self.shared.directory.leave(gone.session, self.worker, gone.publisher);
+            self.shared.home_workers.note_departure(gone.session, self.worker, gone.publisher);
         }
         let host = gone.link.peer().ip().into();
         let Some(session) = gone.subscriber.and_then(|key| self.out.sessions.get_mut(key)) else {
             self.shared.hosts.leave(Some(host));
-            return self.shared.directory.remove(gone.session, self.worker);
+            return self.shared.home_workers.remove(gone.session, self.worker);
         };
         let key = session.key();
         // §3.6: the session goes on over the link that its client begins.
@@ -252,7 +252,7 @@ impl Engine {
         };
         match link.and_then(|link| self.out.links.get_mut(link)) {
             Some(entry) => entry.subscriber = None,
-            None => self.shared.directory.remove(id, self.worker),
+            None => self.shared.home_workers.remove(id, self.worker),
         }
         if link.is_none() {
             self.shared.hosts.leave(host);

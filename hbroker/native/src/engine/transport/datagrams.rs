@@ -333,7 +333,7 @@ impl Engine {
         let is_publisher = |id| id == publisher_id(session, incarnation);
         let home = match session == self.config.session {
             true => Some(0),
-            false => self.shared.directory.home_of(session, is_publisher),
+            false => self.shared.home_workers.home_of(session, is_publisher),
         };
         home.filter(|&worker| worker != self.worker)
     }
