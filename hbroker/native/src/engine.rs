@@ -217,7 +217,7 @@ impl Engine {
         }
         self.resume_paused(now);
         self.expire_waiting(now);
-        self.tend_retained(now);
+        self.step_retained(now);
         if now >= self.out.sessions.next_check() {
             self.check_sessions(now);
         }
@@ -306,15 +306,15 @@ impl Engine {
             }
             Handoff::Copies(copies) => return self.deliver_copies(&copies),
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
-            Handoff::Gone { session } => forwarder.routes.forget_session(session),
+            Handoff::SessionEnded { session } => forwarder.routes.forget_session(session),
             Handoff::Full { session, is_full } => self.out.full_sessions.set(session, is_full),
-            Handoff::Refused { session, link } => self.out.throttle_link(session, link),
+            Handoff::RefusedFull { session, link } => self.out.throttle_link(session, link),
             Handoff::Pressure { worker, is_high, is_full } => {
                 return self.handle_pressure(now, worker, is_high, is_full);
             }
             Handoff::Throttle(change) => return self.apply_throttle(now, change),
-            Handoff::LinkGone { link } => return self.forget_throttled_link(self.worker, link),
-            Handoff::Barrier { worker, number } => return forwarder.barriers.come(worker, number),
+            Handoff::LinkEnded { link } => return self.forget_throttled_link(self.worker, link),
+            Handoff::Barrier { worker, number } => return forwarder.barriers.receive(worker, number),
             Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
         self.settle_pending(now);

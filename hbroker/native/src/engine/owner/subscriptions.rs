@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// Takes one step of a replay, or of tidying the store.
-    pub(in crate::engine) fn tend_retained(&mut self, now: Micros) {
+    pub(in crate::engine) fn step_retained(&mut self, now: Micros) {
         let Side::Node(forwarder) = &mut self.side else {
             return;
         };
@@ -259,7 +259,7 @@ impl Engine {
         }
         self.forget_subscriptions(key);
         self.node(|node| node.replays.forget_session(key));
-        self.tell_others(&Handoff::Gone { session: key });
+        self.tell_others(&Handoff::SessionEnded { session: key });
         self.settle_pending(now);
     }
 

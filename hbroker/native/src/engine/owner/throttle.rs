@@ -229,7 +229,7 @@ impl Outbound {
         if session.worker() == link.worker() {
             self.throttle_link(session, link);
         } else if !is_known {
-            self.handoffs.push_back((session.worker(), Handoff::Refused { session, link }));
+            self.handoffs.push_back((session.worker(), Handoff::RefusedFull { session, link }));
         }
     }
 
@@ -305,7 +305,7 @@ impl Engine {
         if worker == self.worker {
             self.out.throttled_links.forget(link);
         } else {
-            self.out.handoffs.push_back((worker, Handoff::LinkGone { link }));
+            self.out.handoffs.push_back((worker, Handoff::LinkEnded { link }));
         }
     }
 }

@@ -41,18 +41,18 @@ pub enum Handoff {
     /// One copy of each of these messages, which the receiving worker took over, is settled.
     Settled { tickets: TicketSpan },
     /// A session has ended: the receiving worker forgets its subscriptions.
-    Gone { session: SessionKey },
-    /// Whether the sending worker has too many queued bytes, and whether it takes nothing more over (§7.7).
+    SessionEnded { session: SessionKey },
+    /// Whether the sending worker has too many queued bytes, and whether it takes over no more messages (§7.7).
     Pressure { worker: u8, is_high: bool, is_full: bool },
     /// A session of the sending worker begins to throttle a link of the receiving worker, or releases it.
     Throttle(ThrottleChange),
-    /// A session of the sending worker is full, or is full no more.
+    /// A session of the sending worker is full from now on, or is not full any more.
     Full { session: SessionKey, is_full: bool },
     /// A message over a link of the sending worker was refused, because a session of the receiving worker is
     /// full.
-    Refused { session: SessionKey, link: LinkId },
+    RefusedFull { session: SessionKey, link: LinkId },
     /// A link has ended that sessions of the receiving worker may throttle.
-    LinkGone { link: LinkId },
+    LinkEnded { link: LinkId },
     /// All handoffs of the sending worker before its barrier of this number have arrived.
     Barrier { worker: u8, number: u64 },
     /// A datagram for a session of the receiving worker.
