@@ -64,7 +64,7 @@ impl WorkerEventQueue {
         if queue.is_empty()
             && let Some(endpoint_state) = self.endpoint_state.get()
         {
-            endpoint_state.output.light();
+            endpoint_state.output.raise();
         }
         queue.append(worker_events);
     }
@@ -84,7 +84,7 @@ impl WorkerEventQueue {
         if queue.is_empty()
             && let Some(endpoint_state) = self.endpoint_state.get()
         {
-            endpoint_state.output.extinguish();
+            endpoint_state.output.lower();
         }
         taken
     }
