@@ -110,7 +110,7 @@ impl Outbound {
             links.touch(link);
         } else {
             let (before, kept_size) = (session.queue_charge(), session.kept_size());
-            let source = queued_message.source.filter(|_| session.keeps(&queued_message));
+            let source = queued_message.source.filter(|_| session.must_keep(&queued_message));
             session.queue.push(queued_message);
             self.enforce_bounds(now, key, before, kept_size);
             self.throttle_source(now, key, source);
@@ -449,7 +449,7 @@ impl Outbound {
 
     /// Keeps a queue within its bounds, or within `kept_size` if that is more; `before` is its charge
     /// before. If the session acknowledges, a message that its publisher relies on is not dropped
-    /// ([`Session::keeps`]): its publisher is held back instead (§7.8).
+    /// ([`Session::must_keep`]): its publisher is held back instead (§7.8).
     fn enforce_bounds(&mut self, now: Micros, key: SessionKey, before: QueueCharge, kept_size: Bounds) {
         let Self { sessions, counters, pending, storing, .. } = self;
         let Some(current) = sessions.get(key).map(Session::queue_charge) else {
@@ -479,7 +479,7 @@ impl Outbound {
             {
                 // A retained message has no publisher that could be throttled.
                 let is_retained = matches!(newest.meant_for, Some(MeantFor::Listener(_)));
-                let excess = match session.keeps(newest) && !Defect::DropsWhatWaits.is_present() {
+                let excess = match session.must_keep(newest) && !Defect::DropsWhatWaits.is_present() {
                     true if is_retained && has_half => session.queue.pop_newest().map(Excess::Dropped),
                     true => break,
                     false => session.queue.next_excess(limit),

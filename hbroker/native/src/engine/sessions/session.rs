@@ -441,7 +441,7 @@ impl Session {
 
     /// Whether it gets such a message even if its queue is full (§7.8): it acknowledges, and neither the
     /// session nor the subscription chose to lose messages.
-    pub fn keeps(&self, queued_message: &QueuedMessage) -> bool {
+    pub fn must_keep(&self, queued_message: &QueuedMessage) -> bool {
         self.is_ready() && !self.is_bounded && queued_message.overflow == Overflow::DropOldest
     }
 

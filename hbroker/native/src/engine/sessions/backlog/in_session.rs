@@ -179,7 +179,7 @@ impl Session {
         counters: &mut Counters,
     ) -> bool {
         let (cost, limit) = (queued_message.cost(), self.queue.limit(self.kept_size(), usize::MAX));
-        if self.keeps(queued_message) || !self.queue.is_over_with(cost, limit) {
+        if self.must_keep(queued_message) || !self.queue.is_over_with(cost, limit) {
             return true;
         }
         for expired in self.queue.take_expired(now) {

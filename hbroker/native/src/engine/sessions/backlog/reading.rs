@@ -41,7 +41,7 @@ impl Outbound {
         let ticket = queued_message.ticket.take();
         session.accept(now, 1, &mut queued_message);
         let (before, source) =
-            (session.queue_charge(), queued_message.source.filter(|_| session.keeps(&queued_message)));
+            (session.queue_charge(), queued_message.source.filter(|_| session.must_keep(&queued_message)));
         let has_room = session.make_room(now, &queued_message, pending, counters);
         if has_room && queued_message.group.is_some() {
             // It may come from another member, of a subtree that is not served any more.
