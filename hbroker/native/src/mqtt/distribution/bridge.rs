@@ -143,7 +143,7 @@ impl MessageSink for Sorter {
                 if pool_client == SHARED && message.id(&fields).0 != self.publisher {
                     own.push(InboxItem::Message(message));
                 } else if message.qos > 0
-                    && (pool_client == SHARED || !round.fanout.has_left(&message.subscriptions))
+                    && (pool_client == SHARED || !round.fanout.was_removed(&message.subscriptions))
                 {
                     // The gateway published it itself, or its listener was removed. If a session that was
                     // removed here had the listener, no client has received the message: it stays

@@ -29,7 +29,7 @@ use crate::mqtt::session::{Delivery, QueueTotals, Session};
 /// How many messages of `QoS` 0 a listener on hold queues. The network's credit bounds the other messages.
 const MOST_HELD: usize = 1_000;
 /// How many listeners of removed sessions are remembered.
-const MOST_LEFT: usize = 65_536;
+const MOST_REMOVED: usize = 65_536;
 
 /// The options of a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,8 +97,8 @@ pub struct Fanout {
     sessions: FxHashMap<SessionHandle, SessionRecord>,
     connections: FxHashMap<ConnectionId, SessionHandle>,
     /// Listeners of removed sessions, the oldest first.
-    left: VecDeque<u64>,
-    left_set: FxHashSet<u64>,
+    removed: VecDeque<u64>,
+    removed_set: FxHashSet<u64>,
     /// Counts messages. It tells whether a session was already found for the current message.
     routed: u64,
     releases: Arc<Releases>,
@@ -210,8 +210,8 @@ impl Fanout {
     }
 
     /// Whether one of these listeners belonged to a session that was removed.
-    pub fn has_left(&self, listeners: &[u64]) -> bool {
-        listeners.iter().any(|listener| self.left_set.contains(listener))
+    pub fn was_removed(&self, listeners: &[u64]) -> bool {
+        listeners.iter().any(|listener| self.removed_set.contains(listener))
     }
 
     /// Moves a parked session to a connection, and returns it; `None`: it was not parked here. `gets_copies`:
@@ -238,7 +238,7 @@ impl Fanout {
     }
 
     /// The session's connection has ended: its items are queued until `park`.
-    pub fn leave(&mut self, session: SessionHandle, connection: ConnectionId) {
+    pub fn end_connection(&mut self, session: SessionHandle, connection: ConnectionId) {
         if let Some(record) = self.sessions.get_mut(&session)
             && matches!(record.location, SessionLocation::With(there) if there == connection)
         {
@@ -276,7 +276,7 @@ impl Fanout {
         else {
             return None;
         };
-        self.remember_left(&listeners);
+        self.remember_removed(&listeners);
         let gone = listeners.iter().filter_map(|listener| self.listeners.remove(listener)?.hold);
         let waiting: Vec<Delivery> = gone.flat_map(|(_, waiting)| waiting).collect();
         let ack_guards = session
@@ -286,12 +286,12 @@ impl Fanout {
         Some(session)
     }
 
-    fn remember_left(&mut self, listeners: &[u64]) {
-        self.left.extend(listeners);
-        self.left_set.extend(listeners);
-        while self.left.len() > MOST_LEFT {
-            if let Some(oldest) = self.left.pop_front() {
-                self.left_set.remove(&oldest);
+    fn remember_removed(&mut self, listeners: &[u64]) {
+        self.removed.extend(listeners);
+        self.removed_set.extend(listeners);
+        while self.removed.len() > MOST_REMOVED {
+            if let Some(oldest) = self.removed.pop_front() {
+                self.removed_set.remove(&oldest);
             }
         }
     }

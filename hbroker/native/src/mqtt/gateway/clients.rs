@@ -336,7 +336,7 @@ impl ClientTurn<'_> {
         match client.connection.take_session(&mut turn) {
             Some(session) if client.session > 0 => {
                 self.leaving.insert(id, Leaving { handle: client.session, session, closed });
-                self.dispatcher.leave(client.session, id);
+                self.dispatcher.end_connection(client.session, id);
             }
             _ if client.version.is_some() => self.worker_events.push(WorkerEvent::Closed(id, closed)),
             _ => {}
