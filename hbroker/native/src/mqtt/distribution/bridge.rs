@@ -97,7 +97,7 @@ impl PoolGuard<'_> {
 
 /// Receives the client pool's messages. A message for a client's listener goes to the dispatcher, any other
 /// to the gateway itself.
-pub struct Sorter {
+pub struct InboxSorter {
     dispatcher: Arc<Dispatcher>,
     own: Mailbox,
     /// The publisher number of this gateway.
@@ -109,13 +109,13 @@ pub struct Sorter {
     timed: Rate,
 }
 
-impl Sorter {
+impl InboxSorter {
     pub fn new(dispatcher: Arc<Dispatcher>, own: Mailbox, publisher: u64) -> Self {
         Self { dispatcher, own, publisher, topic: Arc::from(""), answers: Vec::new(), timed: Rate::new(0) }
     }
 }
 
-impl MessageSink for Sorter {
+impl MessageSink for InboxSorter {
     fn take(&mut self, now: Micros, pool_client: PoolClientId, items: Vec<InboxItem>) {
         let mut own = Vec::new();
         self.timed.set(self.dispatcher.timed.load(Ordering::Relaxed));

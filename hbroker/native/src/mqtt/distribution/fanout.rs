@@ -282,7 +282,7 @@ impl Fanout {
         let ack_guards = session
             .ack_guards(is_over)
             .chain(waiting.iter().filter_map(|delivery| delivery.ack_guard.as_ref()));
-        ack_guards.filter(|ack_guard| !ack_guard.is_shared()).for_each(AckGuard::forsake);
+        ack_guards.filter(|ack_guard| !ack_guard.is_shared()).for_each(AckGuard::withhold);
         Some(session)
     }
 

@@ -24,7 +24,7 @@ use crate::mqtt::distribution::fanout::{
     Batches, Fanout, Incoming, ItemContent, Options, ResumedSession, SessionItem,
 };
 use crate::mqtt::gateway::command::Command;
-use crate::mqtt::gateway::unfinished::Unfinished;
+use crate::mqtt::gateway::unfinished::UnfinishedPackets;
 use crate::mqtt::gateway::worker_event::{SessionHandle, WorkerEvent, WorkerEventQueue};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::worker_handle::CommandSink;
@@ -67,7 +67,7 @@ pub struct Dispatcher {
     sessions: AtomicU64,
     /// One in this many messages of the network is timed; 0 for none.
     pub timed: AtomicU32,
-    pub unfinished: Unfinished,
+    pub unfinished: UnfinishedPackets,
     attempts: RwLock<Option<(Arc<Attempts>, Micros)>>,
 }
 
@@ -87,7 +87,7 @@ struct Settling {
 }
 
 impl Dispatcher {
-    pub fn new(unfinished: Unfinished) -> Self {
+    pub fn new(unfinished: UnfinishedPackets) -> Self {
         let releases = Arc::new(Releases::default());
         Self {
             worker_events: WorkerEventQueue::default(),
