@@ -49,7 +49,7 @@ use crate::link::receive::reorder_buffer::ReorderBuffer;
 use crate::link::send::budget::Budget;
 use crate::link::send::datagram_builder::{Contents, HEADER_BYTES};
 use crate::link::send::delivery::Deliveries;
-use crate::link::send::outbox::{Outbox, Stretch};
+use crate::link::send::outbox::{Outbox, PacketRun};
 use crate::wire::{self, Header, MeantFor};
 
 pub use crate::link::receive::reorder_buffer::ReceiveOutcome;
@@ -339,10 +339,10 @@ impl Link {
     pub fn queue_encoded(
         &mut self,
         packets: &[u8],
-        stretches: impl Iterator<Item = Stretch>,
+        packet_runs: impl Iterator<Item = PacketRun>,
     ) -> Result<(), QueueFull> {
         self.check_unreliable(packets)?;
-        self.outbox.push_encoded(packets, stretches);
+        self.outbox.push_encoded(packets, packet_runs);
         Ok(())
     }
 

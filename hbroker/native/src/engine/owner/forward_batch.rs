@@ -144,7 +144,7 @@ impl Entry {
     /// of their payloads.
     fn queue_publishes(&mut self, batch: &PublishBatch<'_, '_>, batch_metrics: &BatchMetrics) -> (u64, u64) {
         let (queued, _) = self.link.passed();
-        if self.link.queue_encoded(batch.bytes, batch.stretches()).is_ok() {
+        if self.link.queue_encoded(batch.bytes, batch.packet_runs()).is_ok() {
             for (position, sample) in &batch_metrics.timed {
                 self.timed.add(Queued::Unreliable(queued + 1 + u64::from(*position)), sample);
             }

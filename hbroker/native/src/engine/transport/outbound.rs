@@ -22,7 +22,7 @@ use crate::engine::transport::copies::CopyBatch;
 use crate::engine::transport::delivery_records::{Origin, TicketSpan};
 use crate::engine::transport::links::Links;
 use crate::link::receive::pubacks::Success;
-use crate::link::send::outbox::Stretch;
+use crate::link::send::outbox::PacketRun;
 use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
@@ -159,7 +159,7 @@ impl Outbound {
     /// The same, for a message that is a whole packet already. Returns the number of messages that its link
     /// has queued so far.
     pub fn queue_packet(&mut self, id: LinkId, packet: &[u8]) -> u64 {
-        self.queue_message(id, |link| link.queue_encoded(packet, once(Stretch::one(packet.len()))));
+        self.queue_message(id, |link| link.queue_encoded(packet, once(PacketRun::one(packet.len()))));
         self.links.get_mut(id).map_or(0, |entry| entry.link.passed().0)
     }
 

@@ -14,7 +14,7 @@ use crate::Micros;
 use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::transport::copies::timed_of;
 use crate::engine::transport::links::Entry;
-use crate::link::send::outbox::Stretch;
+use crate::link::send::outbox::PacketRun;
 use crate::load::Load;
 use crate::load::latency::Sample;
 use crate::load::topics::TopicSlot;
@@ -113,8 +113,8 @@ impl<'a, 'b> PublishBatch<'a, 'b> {
     }
 
     /// Its packets, by their lengths.
-    pub(in crate::engine) fn stretches(&self) -> impl Iterator<Item = Stretch> + use<'a, 'b> {
-        self.sections().map(|section| Stretch {
+    pub(in crate::engine) fn packet_runs(&self) -> impl Iterator<Item = PacketRun> + use<'a, 'b> {
+        self.sections().map(|section| PacketRun {
             length: section.length(),
             count: section.len() as u32,
             is_delta: section.is_delta(),

@@ -1,5 +1,7 @@
-//! Splits bytes into packets, and handles those of an accepted client. A complete packet is handled in place. Only an incomplete packet, and bytes
-//! that arrive while the connection is paused, are copied.
+//! Splits bytes into packets, and handles those of an accepted client.
+//!
+//! A complete packet is handled in place. Only an incomplete packet, and bytes that arrive while the connection
+//! is paused, are copied.
 
 use crate::mqtt::Turn;
 use crate::mqtt::codec::answers::PINGRESP;
