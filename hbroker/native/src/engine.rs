@@ -47,7 +47,7 @@ use crate::engine::owner::home_workers::HomeWorkers;
 use crate::engine::owner::member_loads::MemberFitness;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
-use crate::engine::publisher::sending::CachedRoute;
+use crate::engine::publisher::sending::FastPath;
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
@@ -130,7 +130,7 @@ struct Client {
     paused: Pauses,
     /// A buffer for what one PUBACK settles. Kept for its memory.
     answered: Vec<(Ticket, Positions)>,
-    cached_route: CachedRoute,
+    fast_path: FastPath,
 }
 
 pub struct Engine {
@@ -368,7 +368,7 @@ impl Engine {
                     forwarder.open_messages() == 0 && forwarder.replays.due() == Micros::MAX
                 }
                 Side::Client(client) => {
-                    client.cached_route.gathered_messages() == 0 && client.publisher.is_drained()
+                    client.fast_path.gathered_messages() == 0 && client.publisher.is_drained()
                 }
             }
     }

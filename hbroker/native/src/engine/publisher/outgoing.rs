@@ -63,9 +63,9 @@ pub struct Ended {
     pub qos: u8,
 }
 
-/// Where a new message of a topic goes.
+/// The owner that new messages of a topic are sent to, and how long that is valid.
 #[derive(Clone, Debug)]
-pub struct Route {
+pub struct PublishRoute {
     /// The topic's name, to be shared.
     pub topic: Arc<str>,
     /// The owner that it can be sent to at once; `None`: it has to wait.
@@ -133,17 +133,17 @@ impl Publisher {
         }
     }
 
-    /// Where a new message goes.
-    pub fn route(&mut self, now: Micros, topic: &str) -> Route {
+    /// The route of a new message.
+    pub fn route(&mut self, now: Micros, topic: &str) -> PublishRoute {
         let is_last = self.topics.is_current(topic);
         let (owner, until) = self.find(now, topic, is_last).unzip();
         let (name, send_queue) = self.topics.turn_to(topic);
         let (topic, owner) = (Arc::clone(name), owner.filter(|&owner| is_free(Some(send_queue), owner)));
-        Route { topic, owner, until: until.unwrap_or(now), version: self.zones.version(), is_last }
+        PublishRoute { topic, owner, until: until.unwrap_or(now), version: self.zones.version(), is_last }
     }
 
-    /// Whether a route still leads to its owner, and a message can be sent at once.
-    pub fn holds(&self, now: Micros, route: &Route) -> bool {
+    /// Whether a route is still valid, and a message can be sent at once.
+    pub fn is_valid_route(&self, now: Micros, route: &PublishRoute) -> bool {
         let is_free = |owner| self.is_free(&route.topic, owner);
         now < route.until && route.version == self.zones.version() && route.owner.is_some_and(is_free)
     }

@@ -19,7 +19,7 @@ use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::fragmentation::fragments::{Fragment, Fragments, Split};
 use crate::engine::metrics::counters::Drop;
-use crate::engine::publisher::outgoing::{Ended, Next, Route};
+use crate::engine::publisher::outgoing::{Ended, Next, PublishRoute};
 use crate::engine::publisher::pauses::Pause;
 use crate::engine::transport::credit::{self, Room};
 use crate::engine::transport::delivery_records::{Positions, Ticket};
@@ -519,10 +519,11 @@ fn waits(reason: i32) -> bool {
     matches!(reason, reason::HANDOVER | reason::QUOTA_EXCEEDED)
 }
 
-/// A route that was taken, and what is needed to take it again.
+/// The fast path for further messages on the last topic: the route that the last message took, and the batch that
+/// is being gathered for it.
 #[derive(Default)]
-pub struct CachedRoute {
-    route: Option<(Route, LinkId)>,
+pub struct FastPath {
+    route: Option<(PublishRoute, LinkId)>,
     qos: u8,
     delta: Delta,
     /// At `QoS` 0: the number of messages that the link had queued after the last one.
@@ -537,7 +538,7 @@ struct PendingBatch {
     count: u32,
 }
 
-impl CachedRoute {
+impl FastPath {
     /// How many messages are gathered.
     pub fn gathered_messages(&self) -> usize {
         self.pending_batch.count as usize
@@ -547,13 +548,12 @@ impl CachedRoute {
 impl Client {
     /// How many messages or fragments wait.
     pub(in crate::engine) fn waiting(&self) -> usize {
-        self.publisher.waiting() + self.cached_route.gathered_messages()
+        self.publisher.waiting() + self.fast_path.gathered_messages()
     }
 }
 
 impl Engine {
-    /// Sends a message over the cached route and returns its sequence number. `None`: it has to take the long
-    /// path.
+    /// Sends a message on the fast path and returns its sequence number. `None`: it cannot take the fast path.
     pub(in crate::engine) fn publish_at_once(
         &mut self,
         now: Micros,
@@ -562,10 +562,10 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return None;
         };
-        let CachedRoute { route, qos, delta, queued, pending_batch } = &mut client.cached_route;
-        let is_it = |route: &Route| *qos == message.qos && *route.topic == *message.topic;
+        let FastPath { route, qos, delta, queued, pending_batch } = &mut client.fast_path;
+        let is_it = |route: &PublishRoute| *qos == message.qos && *route.topic == *message.topic;
         let &(ref route, link) = route.as_ref().filter(|(route, _)| is_it(route))?;
-        let entry = self.out.links.awake(link).filter(|_| client.publisher.holds(now, route))?;
+        let entry = self.out.links.awake(link).filter(|_| client.publisher.is_valid_route(now, route))?;
         let bytes = self.splitter.gathered_bytes() + message.payload.len() + message.topic.len();
         // A message that expires has to be looked up by itself.
         let may_go = message.qos == 0
@@ -592,7 +592,7 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return;
         };
-        let CachedRoute { route, qos, pending_batch, .. } = &mut client.cached_route;
+        let FastPath { route, qos, pending_batch, .. } = &mut client.fast_path;
         let PendingBatch { first, count } = std::mem::take(pending_batch);
         let route = route.as_ref().filter(|_| count > 0);
         let Some((topic, owner)) =
@@ -620,10 +620,10 @@ impl Engine {
     }
 
     /// Keeps the route of a message that was sent at once, if the message before it had the same topic.
-    pub(in crate::engine) fn keep_route(&mut self, route: Route, qos: u8) {
+    pub(in crate::engine) fn keep_route(&mut self, route: PublishRoute, qos: u8) {
         let link = route.owner.filter(|_| route.is_last).and_then(|owner| self.out.links.by_address(owner));
         if let (Side::Client(client), Some(link)) = (&mut self.side, link) {
-            client.cached_route = CachedRoute { route: Some((route, link)), qos, ..CachedRoute::default() };
+            client.fast_path = FastPath { route: Some((route, link)), qos, ..FastPath::default() };
         }
     }
 
@@ -632,7 +632,7 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return false;
         };
-        let CachedRoute { delta, pending_batch, .. } = &mut client.cached_route;
+        let FastPath { delta, pending_batch, .. } = &mut client.fast_path;
         let is_taken = pending_batch.count < Positions::MOST && self.splitter.gather(delta.field());
         if is_taken && pending_batch.count == 0 {
             pending_batch.first = sequence;

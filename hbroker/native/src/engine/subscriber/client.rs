@@ -8,7 +8,7 @@ use crate::Micros;
 use crate::config::Config;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
-use crate::engine::publisher::sending::CachedRoute;
+use crate::engine::publisher::sending::FastPath;
 use crate::engine::subscriber::batch::DeliveryRange;
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::subscriber::inbox::{AckTiming, Inbox};
@@ -34,7 +34,7 @@ impl Client {
             tokens: HashMap::with_hasher(hasher),
             paused: Pauses::new(hasher),
             answered: Vec::new(),
-            cached_route: CachedRoute::default(),
+            fast_path: FastPath::default(),
         }
     }
 

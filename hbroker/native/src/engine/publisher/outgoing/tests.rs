@@ -59,25 +59,29 @@ fn a_route_holds_until_a_zone_changes_or_ends_or_something_is_in_its_way() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
     let (here, there) = (HERE.into(), THERE.into());
     let unknown = publisher.route(0, "a");
-    assert!(unknown.owner.is_none() && !publisher.holds(0, &unknown));
+    assert!(unknown.owner.is_none() && !publisher.is_valid_route(0, &unknown));
     publisher.zones.install("", &[], here, 1_000);
     let route = publisher.route(0, "a");
     assert_eq!((route.owner, route.is_last), (Some(here), true));
-    assert!(publisher.holds(0, &route) && publisher.holds(999, &route) && !publisher.holds(1_000, &route));
+    assert!(
+        publisher.is_valid_route(0, &route)
+            && publisher.is_valid_route(999, &route)
+            && !publisher.is_valid_route(1_000, &route)
+    );
 
     let ticket = publisher.keep(here, messages.single(), 7);
-    assert!(publisher.holds(0, &route), "it is in flight to the same owner");
+    assert!(publisher.is_valid_route(0, &route), "it is in flight to the same owner");
     let fragment = settle_one(&mut publisher, ticket);
     publisher.give_back(fragment);
-    assert!(!publisher.holds(0, &route), "it would overtake what waits");
+    assert!(!publisher.is_valid_route(0, &route), "it would overtake what waits");
     let fragment = publisher.take_first("a").expect("it waits");
     let _ticket = publisher.keep(there, fragment, 8);
-    assert!(!publisher.holds(0, &route), "it would overtake what is in flight elsewhere");
+    assert!(!publisher.is_valid_route(0, &route), "it would overtake what is in flight elsewhere");
 
     let other = publisher.route(0, "b");
-    assert!(!other.is_last && publisher.holds(0, &other));
+    assert!(!other.is_last && publisher.is_valid_route(0, &other));
     publisher.zones.forget(Some(there));
-    assert!(!publisher.holds(0, &other), "something may be known by now");
+    assert!(!publisher.is_valid_route(0, &other), "something may be known by now");
 }
 
 #[test]
