@@ -211,7 +211,7 @@ impl Engine {
                 continue;
             };
             match entry.link.handle_timeout(now) {
-                Liveness::Alive => self.out.links.touch(id),
+                Liveness::Alive => self.out.links.mark_dirty(id),
                 Liveness::TimedOut => self.end_link(now, id, DownReason::Timeout),
             }
         }
@@ -240,7 +240,7 @@ impl Engine {
             counted.commit(&destination, start);
         }
         let (departed, side) = (&mut self.departed, &mut self.side);
-        links.drain_touched(now, |entry| {
+        links.drain_dirty(now, |entry| {
             let is_left = entry.link.poll_transmit(now, &mut counted);
             entry.timed.take_departed(&entry.link, departed);
             if std::mem::take(&mut entry.awaits_room)
@@ -337,7 +337,7 @@ impl Engine {
 
     /// Whether `poll_transmit` may have something.
     pub fn has_transmit(&self) -> bool {
-        !self.pending.is_empty() || self.out.links.has_touched()
+        !self.pending.is_empty() || self.out.links.has_dirty()
     }
 
     #[cfg(test)]
@@ -408,7 +408,7 @@ impl Engine {
             ..link_config(&self.config)
         };
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
-        links.touch(id);
+        links.mark_dirty(id);
         self.offer_credit(id);
         if inbound {
             self.attach(now, session, id);

@@ -292,7 +292,7 @@ impl Engine {
         if entry.link.refuse(body.into()).is_err() {
             self.out.counters.drop(Drop::QueueFull);
         }
-        self.out.links.touch(origin.link);
+        self.out.links.mark_dirty(origin.link);
     }
 }
 

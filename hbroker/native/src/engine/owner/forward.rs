@@ -605,6 +605,6 @@ impl Engine {
         if queued.is_err() {
             self.out.counters.drop(Drop::QueueFull);
         }
-        self.out.links.touch(id);
+        self.out.links.mark_dirty(id);
     }
 }

@@ -128,7 +128,7 @@ impl Outbound {
             return self.counters.drop_many(Drop::Offline, batch.len() as u64);
         };
         let (copies, bytes) = entry.queue_publishes(batch, batch_metrics);
-        self.links.touch(id);
+        self.links.mark_dirty(id);
         self.counters.messages_out += copies;
         let refused = batch.len() as u64 - copies;
         session.refuse_copies(Drop::QueueFull, refused);

@@ -179,7 +179,7 @@ impl Engine {
         let is_throttled = is_on || !entry.for_many && !entry.throttled_by.is_empty();
         entry.allowance = is_throttled.then(|| entry.allowance.unwrap_or_default());
         if is_throttled == entry.is_throttled {
-            return self.out.links.touch(link);
+            return self.out.links.mark_dirty(link);
         }
         let (messages, bytes) = if is_throttled { (0, 0) } else { (credit::MESSAGES, credit::BYTES) };
         let mut field = Vec::new();
@@ -270,7 +270,7 @@ impl Engine {
             } else {
                 entry.throttled_by.remove(&session);
             }
-            self.out.links.touch(link);
+            self.out.links.mark_dirty(link);
         }
         self.update_credit(now, link);
     }

@@ -394,7 +394,7 @@ impl Engine {
                 client.publisher.keep(owner, fragment, delivery),
             );
             self.out.counters.messages_out += u64::from(count);
-            return self.out.links.touch(id);
+            return self.out.links.mark_dirty(id);
         }
         let topic = Arc::clone(&fragment.topic);
         client.publisher.give_back(fragment);
@@ -636,7 +636,7 @@ impl Engine {
         let is_taken = pending_batch.count < Positions::MOST && self.splitter.gather(delta.field());
         if is_taken && pending_batch.count == 0 {
             pending_batch.first = sequence;
-            self.out.links.touch(link);
+            self.out.links.mark_dirty(link);
         }
         pending_batch.count += u32::from(is_taken);
         is_taken

@@ -70,7 +70,7 @@ impl Outbound {
             }
             None => {
                 self.counters.messages_out += 1;
-                session.link.into_iter().for_each(|link| self.links.touch(link));
+                session.link.into_iter().for_each(|link| self.links.mark_dirty(link));
             }
         }
     }
@@ -107,7 +107,7 @@ impl Outbound {
             && let Some(entry) = links.get_mut(link).filter(|entry| entry.link.has_room(bytes))
         {
             give(session, entry, queued_message.into(), (counters, load), pending);
-            links.touch(link);
+            links.mark_dirty(link);
         } else {
             let (before, kept_size) = (session.queue_charge(), session.kept_size());
             let source = queued_message.source.filter(|_| session.must_keep(&queued_message));
@@ -142,7 +142,7 @@ impl Outbound {
         let (holds_ticket, is_watched) = (queued_message.ticket.is_some(), session.is_watched);
         let given = QueuedBatch { queued_message, count, timed: timed.clone() };
         give(session, entry, given, (counters, load), pending);
-        links.touch(link);
+        links.mark_dirty(link);
         if !is_watched {
             sessions.watch(now, target.session);
         }
@@ -441,7 +441,7 @@ impl Outbound {
         }
         let (link, after) = (session.link, session.queue_charge());
         sessions.update_queue_charge(before, after);
-        link.into_iter().for_each(|link| links.touch(link));
+        link.into_iter().for_each(|link| links.mark_dirty(link));
         self.refill(key);
         self.release_unless_congested(key);
         self.report_fitness(key);

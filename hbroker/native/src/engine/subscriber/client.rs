@@ -147,7 +147,7 @@ impl Engine {
     fn acknowledge(&mut self, DeliveryRange { link, first, last }: DeliveryRange) {
         if let Some(entry) = self.out.links.get_mut(link) {
             entry.link.acknowledge(first, last, Success::Done);
-            self.out.links.touch(link);
+            self.out.links.mark_dirty(link);
         }
     }
 

@@ -96,7 +96,7 @@ impl Engine {
             }
             Arrival::Duplicate => {
                 self.out.counters.drop(Drop::DuplicateDatagram);
-                self.out.links.touch(id);
+                self.out.links.mark_dirty(id);
                 return;
             }
             Arrival::Past => return self.out.counters.drop(Drop::UnknownSession),
@@ -117,7 +117,7 @@ impl Engine {
         self.announce(id);
         if view.header.number == 0 {
             self.out.counters.drop_many(Drop::UnexpectedPacket, view.packets().len() as u64);
-            self.out.links.touch(id);
+            self.out.links.mark_dirty(id);
             return self.use_room(now, id);
         }
         if let Side::Node(forwarder) = &self.side {
@@ -146,7 +146,7 @@ impl Engine {
         }
         if let Some(entry) = self.out.links.get_mut(id) {
             entry.link.finish_datagram(now, view.header.number, received, view.has_packets(), kept);
-            self.out.links.touch(id);
+            self.out.links.mark_dirty(id);
         }
         self.use_room(now, id);
     }
@@ -394,7 +394,7 @@ impl Engine {
         } else if entry.token_renewals < TOKEN_RENEWALS {
             entry.token_renewals += 1;
             entry.link.renew_token(token.to_vec());
-            self.out.links.touch(id);
+            self.out.links.mark_dirty(id);
         }
         true
     }
@@ -411,7 +411,7 @@ impl Engine {
         });
         let Some(token) = token else { return false };
         if entry.link.prove_address(token.to_vec()) {
-            self.out.links.touch(id);
+            self.out.links.mark_dirty(id);
         }
         true
     }

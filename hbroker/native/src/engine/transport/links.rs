@@ -387,8 +387,8 @@ impl Links {
         self.entries.get(id.slot())?.awake().filter(|entry| entry.id == id)
     }
 
-    /// The link, to be changed: it is awake from here on. With [`Self::touch`] the caller reports that it may
-    /// have something to send, or may become idle.
+    /// The link, to be changed: it is awake from now on. With [`Self::mark_dirty`] the caller reports that the link
+    /// may have something to send, or may become idle.
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Entry> {
         let link_slot = self.entries.get_mut(id.slot())?;
         if let LinkSlot::Idle(idle_entry) = link_slot {
@@ -403,8 +403,8 @@ impl Links {
         }
     }
 
-    /// Marks the link, so that it is looked at when datagrams are built next.
-    pub fn touch(&mut self, id: LinkId) {
+    /// Marks the link as changed: `drain_dirty` builds its datagrams, and updates its timer.
+    pub fn mark_dirty(&mut self, id: LinkId) {
         if let Some(LinkSlot::Awake(entry)) = self.entries.get_mut(id.slot())
             && entry.id == id
             && !std::mem::replace(&mut entry.dirty, true)
@@ -413,14 +413,14 @@ impl Links {
         }
     }
 
-    /// Whether any link is marked.
-    pub fn has_touched(&self) -> bool {
+    /// Whether any link is marked as changed.
+    pub fn has_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
 
     /// Calls `build` for each marked link, until `build` returns that there is no more room, and updates
     /// their timers. The links that are left stay marked; of the others, those become idle that can.
-    pub fn drain_touched(&mut self, now: Micros, mut build: impl FnMut(&mut Entry) -> bool) {
+    pub fn drain_dirty(&mut self, now: Micros, mut build: impl FnMut(&mut Entry) -> bool) {
         let mut dirty = std::mem::take(&mut self.dirty);
         let mut done = 0;
         for &id in &dirty {

@@ -147,7 +147,7 @@ impl Outbound {
     pub fn acknowledge(&mut self, origin: Origin, count: u64, success: Success) {
         if let Some(entry) = self.links.get_mut(origin.link) {
             entry.link.acknowledge(origin.delivery, origin.delivery + count - 1, success);
-            self.links.touch(origin.link);
+            self.links.mark_dirty(origin.link);
         }
     }
 
@@ -168,7 +168,7 @@ impl Outbound {
         let is_queued = self.links.get_mut(id).is_some_and(|entry| entry.link.queue_delta(payload, before));
         if is_queued {
             self.counters.messages_out += 1;
-            self.links.touch(id);
+            self.links.mark_dirty(id);
         }
         is_queued
     }
@@ -182,7 +182,7 @@ impl Outbound {
             return;
         }
         self.counters.messages_out += 1;
-        self.links.touch(id);
+        self.links.mark_dirty(id);
     }
 
     /// Queues a control packet, or the body of one. False: there is no room or no such link.
@@ -194,7 +194,7 @@ impl Outbound {
         if !queued {
             self.counters.drop(Drop::QueueFull);
         }
-        self.links.touch(id);
+        self.links.mark_dirty(id);
         queued
     }
 }
