@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hbroker.bench.layouts import Group
     from hbroker.bench.plan import Plan
 
-__all__ = ["FULL", "Measured", "OfGroup", "Percentiles", "measure"]
+__all__ = ["FULL", "GroupResult", "Measured", "Percentiles", "measure"]
 
 FULL: Final = 0.85
 """With at least this share of its CPU, a side is the limit; others may use the rest."""
@@ -58,7 +58,7 @@ _SHARES: Final = (0.5, 0.9, 0.99, 0.999)
 
 
 @dataclass(frozen=True, slots=True)
-class OfGroup:
+class GroupResult:
     """The results for a group of publishers and their subscribers.
 
     The fields are those of `Measured`. `owner`: the node that owns their topics; `owner_cpu_s`: its CPU time;
@@ -110,7 +110,7 @@ class Measured:
     broker_rss_bytes: int | None
     generator_cpu: float
     others_cpu: float | None
-    groups: Sequence[OfGroup]
+    groups: Sequence[GroupResult]
 
     @property
     def is_whole(self) -> bool:
@@ -215,7 +215,7 @@ def _measured(
         broker_rss_bytes=last.used.resident if is_known else None,
         generator_cpu=spent.ours_cpu,
         others_cpu=spent.others_cpu if is_known else None,
-        groups=[_of_group(*each, snapshots) for each in _apart(plan, total)],
+        groups=[_group_result(*each, snapshots) for each in _apart(plan, total)],
     )
 
 
@@ -227,15 +227,15 @@ def _apart(plan: Plan, total: LoadReport) -> Iterator[tuple[int, Group, LoadRepo
             yield number, group, found
 
 
-def _of_group(
+def _group_result(
     number: int, group: Group, total: LoadReport, snapshots: tuple[_Snapshot, _Snapshot]
-) -> OfGroup:
+) -> GroupResult:
     first, last = snapshots
     timed = last.report.groups[number]
     delivered = timed.delivered - first.report.groups[number].delivered
     owner = group.owner if group.owner in last.owners else None
     cpu = None if owner is None else last.owners[owner] - first.owners[owner]
-    return OfGroup(
+    return GroupResult(
         name=group.name,
         publishers=group.publishers,
         sent=total.sent,
