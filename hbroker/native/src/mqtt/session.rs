@@ -33,8 +33,8 @@ use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::settings::SessionSettings;
 use crate::mqtt::{Turn, aliases};
 
-pub use incoming::Arrival;
 pub use incoming::Incoming;
+pub use incoming::PublishArrival;
 #[cfg(test)]
 pub use inherited::NO_MESSAGE;
 use outgoing::Outgoing;

@@ -13,7 +13,7 @@ use crate::mqtt::codec::{acks, control};
 use crate::mqtt::connection::event::{Cause, Event, PublishOutcome, UpperLayer};
 use crate::mqtt::connection::{Connection, Pause, State};
 use crate::mqtt::metrics;
-use crate::mqtt::session::Arrival;
+use crate::mqtt::session::PublishArrival;
 
 /// A read of this many bytes resets the keep alive timer: a large packet may take longer than the keep alive.
 const SIGN_OF_LIFE: usize = 1_000;
@@ -25,11 +25,11 @@ const KEPT_CAPACITY: usize = 1_024;
 
 /// Whether a packet was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
+enum PacketOutcome {
     /// It was handled.
-    Next,
+    Handled,
     /// It was not handled, and stays in the buffer: the connection paused before it.
-    Stay,
+    Paused,
 }
 
 impl Connection {
@@ -100,11 +100,11 @@ impl Connection {
             }
             match frame::split(&bytes[at..], self.maximum_packet(bytes[at])) {
                 Ok(Some(frame)) => match self.handle_packet(turn, &frame, upper) {
-                    Ok(Flow::Next) => {
+                    Ok(PacketOutcome::Handled) => {
                         turn.counters.packets_in += 1;
                         at += frame.bytes.len();
                     }
-                    Ok(Flow::Stay) => break,
+                    Ok(PacketOutcome::Paused) => break,
                     Err(reason) => self.fail(turn, reason, upper),
                 },
                 Ok(None) => break,
@@ -120,7 +120,7 @@ impl Connection {
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
         upper: &mut impl UpperLayer,
-    ) -> Result<Flow, Reason> {
+    ) -> Result<PacketOutcome, Reason> {
         self.last_received = turn.now;
         match self.state {
             State::ExpectConnect => self.handle_connect(turn, frame, upper),
@@ -128,7 +128,7 @@ impl Connection {
             State::Open => return self.handle_open(turn, frame, upper),
             State::Closed => {}
         }
-        Ok(Flow::Next)
+        Ok(PacketOutcome::Handled)
     }
 
     /// Buffers unhandled bytes. Before the client is accepted `handshake_bytes` bounds the buffer, later the
@@ -166,7 +166,7 @@ impl Connection {
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
         upper: &mut impl UpperLayer,
-    ) -> Result<Flow, Reason> {
+    ) -> Result<PacketOutcome, Reason> {
         let version = self.channel.version;
         match frame.kind {
             kind::PUBLISH => return self.handle_publish(turn, frame, upper),
@@ -183,7 +183,7 @@ impl Connection {
             }
             _ => return Err(Reason::MALFORMED),
         }
-        Ok(Flow::Next)
+        Ok(PacketOutcome::Handled)
     }
 
     fn handle_publish(
@@ -191,7 +191,7 @@ impl Connection {
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
         upper: &mut impl UpperLayer,
-    ) -> Result<Flow, Reason> {
+    ) -> Result<PacketOutcome, Reason> {
         let version = self.channel.version;
         let mut publish = Publish::parse(version, frame)?;
         if publish.topic_alias > 0 {
@@ -203,11 +203,11 @@ impl Connection {
         };
         if publish.qos > 0 {
             match session.incoming.arrive(publish.qos, publish.packet_id) {
-                Arrival::New => {}
-                Arrival::Awaited => return Ok(Flow::Next),
-                Arrival::Again => {
+                PublishArrival::New => {}
+                PublishArrival::PendingDuplicate => return Ok(PacketOutcome::Handled),
+                PublishArrival::AnsweredDuplicate => {
                     self.channel.put_ack(turn, kind::PUBREC, publish.packet_id, Reason::SUCCESS);
-                    return Ok(Flow::Next);
+                    return Ok(PacketOutcome::Handled);
                 }
             }
             // MQTT 5 §3.3.4. Before MQTT 5 the client knows no receive maximum, so the connection pauses
@@ -218,7 +218,7 @@ impl Connection {
             }
             if version < Version::V5 && session.incoming.unanswered() >= most {
                 self.paused = Some(Pause::Window);
-                return Ok(Flow::Stay);
+                return Ok(PacketOutcome::Paused);
             }
         }
         let key = (publish.qos > 0).then(|| session.incoming.next_key());
@@ -243,11 +243,11 @@ impl Connection {
         packet_id: u16,
         bytes: usize,
         upper: &mut impl UpperLayer,
-    ) -> Result<Flow, Reason> {
+    ) -> Result<PacketOutcome, Reason> {
         let refusal = match outcome {
             PublishOutcome::Later => {
                 self.paused = Some(Pause::Network);
-                return Ok(Flow::Stay);
+                return Ok(PacketOutcome::Paused);
             }
             PublishOutcome::Accepted => None,
             PublishOutcome::Refused(reason) => Some(reason),
@@ -259,7 +259,7 @@ impl Connection {
             rate.charge(turn.now, 1);
         }
         if qos == 0 {
-            return Ok(Flow::Next);
+            return Ok(PacketOutcome::Handled);
         }
         let key = self.session.as_mut().map(|session| {
             let key = session.incoming.next_key();
@@ -269,7 +269,7 @@ impl Connection {
         if let (Some(key), Some(reason)) = (key, refusal) {
             self.answer(turn, key, reason, upper);
         }
-        Ok(Flow::Next)
+        Ok(PacketOutcome::Handled)
     }
 
     fn handle_ack(&mut self, turn: &mut Turn<'_>, frame: &Frame<'_>) -> Result<(), Reason> {

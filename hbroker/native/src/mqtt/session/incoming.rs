@@ -50,12 +50,12 @@ enum Stage {
 
 /// Whether a received PUBLISH is new, and if not, when PUBREC answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum PublishArrival {
     New,
     /// A retransmission, to be answered with PUBREC at once.
-    Again,
+    AnsweredDuplicate,
     /// A retransmission, to be answered with PUBREC when the network has answered.
-    Awaited,
+    PendingDuplicate,
 }
 
 /// The next acknowledgement to send: its packet type, packet id and reason code.
@@ -69,20 +69,20 @@ impl Incoming {
     }
 
     /// Tells whether a PUBLISH is new.
-    pub fn arrive(&mut self, qos: u8, packet_id: u16) -> Arrival {
+    pub fn arrive(&mut self, qos: u8, packet_id: u16) -> PublishArrival {
         let Some(received) = self.received.get_mut(&packet_id).filter(|_| qos == 2) else {
-            return Arrival::New;
+            return PublishArrival::New;
         };
         if !received.is_open {
             received.is_open = true;
             self.open += 1;
         }
         match received.stage {
-            Stage::AwaitsPubrel => Arrival::Again,
-            Stage::AwaitsNetwork => Arrival::Awaited,
+            Stage::AwaitsPubrel => PublishArrival::AnsweredDuplicate,
+            Stage::AwaitsNetwork => PublishArrival::PendingDuplicate,
             Stage::Orphan(key, _) => {
                 received.stage = Stage::Orphan(key, true);
-                Arrival::Awaited
+                PublishArrival::PendingDuplicate
             }
         }
     }
