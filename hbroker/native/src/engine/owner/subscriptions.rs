@@ -10,7 +10,7 @@ use crate::engine::owner::forward::Forwarder;
 use crate::engine::retained::replay::Request;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::counters::SessionCounters;
-use crate::engine::sessions::send::Ended;
+use crate::engine::sessions::send::EndedSession;
 use crate::engine::sessions::session::{Session, Status};
 use crate::engine::transport::event::{DownReason, Event};
 use crate::engine::transport::links::Entry;
@@ -247,7 +247,7 @@ impl Engine {
     }
 
     fn close_session(&mut self, now: Micros, key: SessionKey, unsent: usize, why: Drop) {
-        let Some(Ended { id, link, host }) = self.out.end(key, unsent, why) else {
+        let Some(EndedSession { id, link, host }) = self.out.end(key, unsent, why) else {
             return;
         };
         match link.and_then(|link| self.out.links.get_mut(link)) {

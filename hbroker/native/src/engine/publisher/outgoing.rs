@@ -57,7 +57,7 @@ pub enum Next {
 
 /// A message that ended without the owner's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedMessage {
     pub topic: Arc<str>,
     pub message: u64,
     pub qos: u8,
@@ -352,13 +352,13 @@ impl Publisher {
     }
 
     /// Removes the waiting messages that have expired.
-    pub fn expire(&mut self, now: Micros) -> Vec<Ended> {
+    pub fn expire(&mut self, now: Micros) -> Vec<EndedMessage> {
         let mut ended = Vec::new();
         while let Some((expires_at, ..)) = self.expiries.first()
             && *expires_at <= now
             && let Some((_, message, topic)) = self.expiries.pop_first()
         {
-            ended.extend(self.remove(&topic, message, 1).map(|qos| Ended { topic, message, qos }));
+            ended.extend(self.remove(&topic, message, 1).map(|qos| EndedMessage { topic, message, qos }));
         }
         ended
     }

@@ -19,7 +19,7 @@ use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::fragmentation::fragments::{Fragment, Fragments, Split};
 use crate::engine::metrics::counters::Drop;
-use crate::engine::publisher::outgoing::{Ended, Next, PublishRoute};
+use crate::engine::publisher::outgoing::{EndedMessage, Next, PublishRoute};
 use crate::engine::publisher::pauses::Pause;
 use crate::engine::transport::credit::{self, Room};
 use crate::engine::transport::delivery_records::{Positions, Ticket};
@@ -213,7 +213,7 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return;
         };
-        for Ended { topic, message, qos } in client.publisher.expire(now) {
+        for EndedMessage { topic, message, qos } in client.publisher.expire(now) {
             if qos == 0 {
                 self.out.counters.drop(Drop::Expired);
             } else {

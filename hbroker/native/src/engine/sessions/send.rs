@@ -30,7 +30,7 @@ use crate::wire::{MeantFor, PubAckView};
 const RETAINED_SHARE: usize = 16;
 
 /// A session that has ended.
-pub struct Ended {
+pub struct EndedSession {
     pub id: u64,
     /// `None`: it was offline.
     pub link: Option<LinkId>,
@@ -234,7 +234,7 @@ impl Outbound {
     }
 
     /// Ends a session. Returns what is left of it, except for its messages.
-    pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<Ended> {
+    pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<EndedSession> {
         let mut session = self.sessions.remove(key)?;
         self.update_charge(key);
         self.release_publishers(key);
@@ -256,7 +256,7 @@ impl Outbound {
             storing.settle(&mut self.pending.settled, &mut self.pending.moved);
             storing.end(session.id);
         }
-        let ended = Ended { id: session.id, link: session.link, host: session.host() };
+        let ended = EndedSession { id: session.id, link: session.link, host: session.host() };
         self.sessions.close(session.session_counters);
         Some(ended)
     }
