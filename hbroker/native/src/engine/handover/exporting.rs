@@ -17,7 +17,7 @@ const STEP_POSITIONS: usize = 4_096;
 /// How many messages that were held before are copied in one step.
 pub const HELD_STEP: usize = 64;
 /// The most sessions whose stored queues are read at the same time.
-const MOST_READING: usize = 32;
+const MOST_COPIERS: usize = 32;
 
 /// The part of an export in one worker: the sessions whose messages are being copied.
 pub struct WorkerExport {
@@ -100,7 +100,7 @@ impl WorkerExport {
             }
         }
         let (end, mut at) = (self.position + STEP_POSITIONS, 0);
-        while self.copiers.len() < MOST_READING && self.position < end && !step.is_full() {
+        while self.copiers.len() < MOST_COPIERS && self.position < end && !step.is_full() {
             let Some((key, last)) = self.next_session(sessions, &mut at) else {
                 break;
             };

@@ -159,9 +159,7 @@ fn a_burst_that_is_over_holds_no_memory() {
     }
     while !events.take(usize::MAX).is_empty() {}
     assert!(events.is_empty() && events.others.is_empty());
-    assert!(
-        events.own.events.capacity() < 2_000 && events.ready.iter().all(|turns| turns.capacity() < 2_000)
-    );
+    assert!(events.own.events.capacity() < 2_000 && events.ready.iter().all(|list| list.capacity() < 2_000));
 }
 
 #[test]
