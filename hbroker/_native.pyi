@@ -288,9 +288,10 @@ class _Core:
     def adopt(self, session: int, address: _Address) -> int:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is
         open."""
-    def is_one_sided(self, link: int) -> bool:
-        """Whether the peer opened the link, and has acknowledged nothing on it since."""
-    def prefer(self, link: int) -> None:
+    def is_half_open(self, link: int) -> bool:
+        """Whether the peer has never answered on the link: it opened the link and has acknowledged nothing
+        since, or the link was opened here for an earlier handover."""
+    def prioritise(self, link: int) -> None:
         """Node: the link is a child's. Its events wait only for those of other nodes, and never for a
         client's flood (§3.3)."""
     def will_publisher(self, link: int) -> int:
@@ -316,7 +317,7 @@ class _Core:
         until_us: int | None = None,
         *,
         reserved: bool = False,
-        gathering: bool = False,
+        recovering: bool = False,
     ) -> None:
         """Grants this subtree (a node may own several). `serving` false: PUBLISH is refused with HANDOVER.
 
@@ -324,7 +325,7 @@ class _Core:
           runs. A grant with a later time renews the lease. None: the lease does not end.
         - `reserved`: a client's PUBLISH is refused with NOT_AUTHORIZED, at every QoS; only `publish` here
           writes to it (§7.2).
-        - `gathering`: recovery. Subscribers are on their way back, and PUBLISH at QoS 1 and 2 is refused with
+        - `recovering`: recovery. Subscribers are on their way back, and PUBLISH at QoS 1 and 2 is refused with
           HANDOVER meanwhile (§5.8).
         """
     def revoke(self, subtree: str) -> None: ...
@@ -394,15 +395,15 @@ class _Core:
     def replays(self, subtree: str) -> list[tuple[int, str, int, int, str]]:
         """What is still to be sent of a subtree: (session, filter, qos, listener, first), as `send_retained`
         takes it, for a handover."""
-    def retained(self, subtree: str, less: Sequence[str]) -> list[bytes]:
+    def retained(self, subtree: str, excluded: Sequence[str]) -> list[bytes]:
         """The retained messages at and below a subtree, each a serialised Publish, for a handover.
 
-        `less`, here and below: subtrees within it that are excluded.
+        `excluded`, here and below: smaller subtrees within it whose messages are left out.
         """
     def take_retained(self, messages: Sequence[bytes]) -> int:
         """Stores retained messages. Returns for how many there was no room."""
-    def drop_retained(self, subtree: str, less: Sequence[str]) -> None: ...
-    def drain_subtree(self, subtree: str, less: Sequence[str]) -> int:
+    def drop_retained(self, subtree: str, excluded: Sequence[str]) -> None: ...
+    def drain_subtree(self, subtree: str, excluded: Sequence[str]) -> int:
         """How many messages at and below the subtree are open: those of QoS 1 or 2 whose publishers wait for
         the PUBACK, and others that connected subscribers have not acknowledged, which the next owner would
         send again.
@@ -423,28 +424,33 @@ class _Core:
         A message that was acknowledged as queued (`ACK_MODE_QUEUED`) and is on its way between workers is not
         seen by `finish_export`. So a barrier that was sent after the subtree was cut must pass first.
         """
-    def begin_export(self, subtree: str, less: Sequence[str], before: int = 0) -> int:
+    def begin_export(self, subtree: str, excluded: Sequence[str], before: int = 0) -> int:
         """Begins to copy the sessions' queues in a subtree that is to move (§5.4), and that is served
         meanwhile. Returns the number of the export.
 
-        `less`: the subtrees within it that stay. `before`: the number of records that are held from an
+        `excluded`: the subtrees within it that stay. `before`: the number of records that are held from an
         earlier export or import; they move along, are sent first, and belong to this export from now on.
         """
-    def copy_export(self, export: int, less: Sequence[str]) -> tuple[list[bytes], bool]:
+    def copy_export(self, export: int, excluded: Sequence[str]) -> tuple[list[bytes], bool]:
         """Copies the next step, of bounded size: serialised Transfers with `queued` and `gone`, each for one
-        packet. Messages that publishers wait for are left out. None and not True: the store is reading the next ones.
+        packet. Messages that publishers wait for are left out. No Transfers and False: the store is reading
+        the next messages.
 
-        True: little is left, or more than twice of what there was is copied; stop serving now. If `less` has
-        changed, all copies are void, and copying begins again.
+        True: little is left to copy, or more than twice the bytes that were queued at the beginning have been
+        copied. Then the node should stop serving. If `excluded` has changed, all copies are void, and copying
+        begins again.
         """
-    def is_uncopied(self, export: int, less: Sequence[str]) -> bool:
-        """Whether messages that move, and that only the store has, are still to be copied: `copy_export` continues with
-        them. The answer is about those that sessions have at the first call, or the first since `less` has changed: from
-        then on no message of the subtree may be accepted."""
+    def has_uncopied(self, export: int, excluded: Sequence[str]) -> bool:
+        """Whether messages that move are still to be copied by `copy_export`: those that only the store has,
+        and those that were held before.
+
+        The first call, and the first one after a change of `excluded`, determines which messages these are.
+        From then on no message of the subtree may be accepted.
+        """
     def stop_export(self, export: int) -> int:
         """Cancels the export: the subtree stays. Returns the number under which earlier records are still
         held; 0: there are none."""
-    def finish_export(self, export: int, less: Sequence[str]) -> list[bytes]:
+    def finish_export(self, export: int, excluded: Sequence[str]) -> list[bytes]:
         """Takes out what moves with a subtree that is not served any more: messages that are queued for
         sessions, or in flight to them, and that no publisher would send again. They leave the sessions'
         counters as `moved`, and are held under the number of the export. Open messages are refused with

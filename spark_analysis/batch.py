@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from . import report
 from .data import reading, selection
 from .data.reading import DAMAGED, Found
-from .data.runs import Choice, Run, Wanted
+from .data.runs import Choice, Run, RunSelection
 from .data.storage import FOLLOWED, Storage, below
 from .errors import AnalysisError
 from .measures import accounts, cost, forecast, hierarchy, latency, loads, losses
@@ -44,7 +44,7 @@ class Settings:
     """The length of a window in seconds; None: a round length that makes about a hundred windows."""
     first: int = 100
     """The number of topics, and of subtrees at each depth, in the rankings."""
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: RunSelection = field(default_factory=RunSelection)
     """Which run and which time is analysed; by default all of the latest run."""
 
 

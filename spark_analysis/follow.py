@@ -66,7 +66,7 @@ class Closed:
     changed: tuple[Alert, ...]
 
 
-class Audience(Protocol):
+class Reporter(Protocol):
     """Receives the events of a follower. It is called from several threads."""
 
     def took(self, taken: Taken) -> None:
@@ -77,12 +77,12 @@ class Audience(Protocol):
         """Windows are complete and in the tables."""
         ...
 
-    def stands(self, told: Sequence[Alert]) -> None:
-        """The last state of each alert of earlier runs. It may not have been published."""
+    def restored(self, told: Sequence[Alert]) -> None:
+        """The last state of each alert, as earlier runs recorded it. It may not have been published."""
         ...
 
     def late(self, count: int) -> None:
-        """These intervals arrived after their window had left: `count` windows of a node."""
+        """Intervals arrived after their window was closed: in `count` windows of a node."""
         ...
 
 
@@ -106,11 +106,11 @@ class Follower:
     """
 
     def __init__(
-        self, spark: SparkSession, directory: str, out: str, settings: Settings, audience: Audience
+        self, spark: SparkSession, directory: str, out: str, settings: Settings, reporter: Reporter
     ) -> None:
         self._spark = spark
         self._settings = settings
-        self._audience = audience
+        self._reporter = reporter
         self._storage = Storage(spark)
         self._place = below(out, FOLLOWED)
         self._tables = Tables(spark, out)
@@ -118,7 +118,7 @@ class Follower:
         self._claim(directory, out)
         self._intake = Intake(spark, directory, self._place)
         self._late_up_to = -1
-        audience.stands(self._watches(None).told())
+        reporter.restored(self._watches(None).told())
 
     def run(self, over: threading.Event) -> None:
         """Runs until `over` is set, or something fails. Raises AnalysisError, and Spark's exceptions."""
@@ -126,7 +126,7 @@ class Follower:
         try:
             while not over.is_set():
                 while not over.is_set() and (taken := self._intake.take()) is not None:
-                    self._audience.took(taken)
+                    self._reporter.took(taken)
                 self._tell_late(query)
                 over.wait(self._settings.every_s)
                 if not query.isActive:
@@ -139,7 +139,7 @@ class Follower:
     def run_once(self) -> None:
         """Takes the files that are there, and closes the complete windows. Raises as `run`."""
         while (taken := self._intake.take()) is not None:
-            self._audience.took(taken)
+            self._reporter.took(taken)
         query = self._start(availableNow=True)
         query.awaitTermination()
         self._tell_late(query)
@@ -173,7 +173,7 @@ class Follower:
         for earlier in [number for number in self._batches() if number < batch][:-1]:
             self._storage.remove(self._alerts(earlier))
         nodes = len({(row["role"], row["node"]) for row in load})
-        self._audience.closed(Closed(min(measured), max(measured), nodes, spread, tuple(changed)))
+        self._reporter.closed(Closed(min(measured), max(measured), nodes, spread, tuple(changed)))
 
     def _watches(self, batch: int | None) -> Watches:
         """The watches before a micro-batch; None: after the last one."""
@@ -215,4 +215,4 @@ class Follower:
                 self._late_up_to = progress["batchId"]
                 count += sum(state["numRowsDroppedByWatermark"] for state in progress["stateOperators"])
         if count:
-            self._audience.late(count)
+            self._reporter.late(count)

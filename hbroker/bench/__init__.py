@@ -2,7 +2,7 @@
 
     joining, resolve   nodes that join a root; look-ups at each depth of a chain
     sessions           idle sessions
-    measurement        a load on a broker, between two marks
+    measurement        a load on a broker, between two snapshots
     generator          the connected clients of a load
     controls           the controls of clients of hbroker's own protocol
     brokers            running brokers, and those that are started

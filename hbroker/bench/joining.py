@@ -17,7 +17,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker._native import Endpoint
-from hbroker.bench.marks import Mark, Spent
+from hbroker.bench.marks import ResourceTotals, Spent
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import sharpen_sleep
 from hbroker.config import NodeSettings
@@ -123,10 +123,10 @@ async def _measure(root: Broker, count: int, at_once: int) -> Joined:
         for number in range(count):
             name = f"bench-{run}-{number}"
             joiners.append(_Joiner(root.address, name, f"bench/{run}/{number:06}"))
-        before = Mark.now(root.pids)
+        before = ResourceTotals.now(root.pids)
         with suppress(TimeoutError):
             await asyncio.wait_for(_all(joiners, at_once), _PATIENCE_S)
-        after = Mark.now(root.pids)
+        after = ResourceTotals.now(root.pids)
     finally:
         for joiner in joiners:
             joiner.close()

@@ -1,6 +1,6 @@
-"""Marks at the begin and the end of a measurement, and what was spent between them.
+"""The resources that broker, load and machine have used up to a moment, and the difference of two moments.
 
-A mark reads all values at one moment. The load runs in this process. CPU time of the machine that neither the
+All totals are read at one moment. The load runs in this process. CPU time of the machine that neither the
 load nor the broker used was used by others.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_bytes
 
-__all__ = ["Mark", "Spent"]
+__all__ = ["ResourceTotals", "Spent"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ResourceTotals:
     """Totals up to one moment.
 
     `at`: seconds of a monotonic clock. CPU seconds: `broker`, of all its processes; `ours`, of this process;
@@ -30,8 +30,8 @@ class Mark:
     resident: int
 
     @classmethod
-    def now(cls, pids: Sequence[int]) -> Mark:
-        """A mark of this moment. `pids`: of the broker; (): unknown, and its values are 0."""
+    def now(cls, pids: Sequence[int]) -> ResourceTotals:
+        """The totals of this moment. `pids`: of the broker; (): unknown, and its values are 0."""
         return cls(
             at=time.monotonic(),
             broker=cpu_seconds(pids),
@@ -40,8 +40,8 @@ class Mark:
             resident=resident_bytes(pids),
         )
 
-    def until(self, later: Mark) -> Spent:
-        """What was spent from this mark to a later one."""
+    def until(self, later: ResourceTotals) -> Spent:
+        """What was spent from this moment to a later one."""
         broker, ours = later.broker - self.broker, later.ours - self.ours
         return Spent(
             seconds=later.at - self.at,
@@ -54,7 +54,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the broker, this process and others spent between two marks. `grown_bytes`: of the broker's
+    """What the broker, this process and others spent between two moments. `grown_bytes`: of the broker's
     memory."""
 
     seconds: float

@@ -1,8 +1,8 @@
-"""One measurement: a load on a broker, between two marks.
+"""One measurement: a load on a broker, between two snapshots.
 
-A mark reads all values at one moment: messages, and what broker, load and machine have used (`marks`). Rates
-are those between the marks. Lost, duplicated and disordered messages are counted over the whole run, with the
-warm-up. Their number is known only when the publishers have stopped and nothing more arrives.
+A snapshot reads all values at one moment: messages, and what broker, load and machine have used (`marks`).
+Rates are those between the snapshots. Lost, duplicated and disordered messages are counted over the whole
+run, with the warm-up. Their number is known only when the publishers have stopped and nothing more arrives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.bench.brokers import Broker
 from hbroker.bench.generator import Generator
-from hbroker.bench.marks import Mark
+from hbroker.bench.marks import ResourceTotals
 from hbroker.bench.process import cpu_seconds
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hbroker.bench.layouts import Group
     from hbroker.bench.plan import Plan
 
-__all__ = ["FULL", "Measured", "OfGroup", "Percentiles", "measure"]
+__all__ = ["FULL", "GroupResult", "Measured", "Percentiles", "measure"]
 
 FULL: Final = 0.85
 """With at least this share of its CPU, a side is the limit; others may use the rest."""
@@ -58,7 +58,7 @@ _SHARES: Final = (0.5, 0.9, 0.99, 0.999)
 
 
 @dataclass(frozen=True, slots=True)
-class OfGroup:
+class GroupResult:
     """The results for a group of publishers and their subscribers.
 
     The fields are those of `Measured`. `owner`: the node that owns their topics; `owner_cpu_s`: its CPU time;
@@ -110,7 +110,7 @@ class Measured:
     broker_rss_bytes: int | None
     generator_cpu: float
     others_cpu: float | None
-    groups: Sequence[OfGroup]
+    groups: Sequence[GroupResult]
 
     @property
     def is_whole(self) -> bool:
@@ -140,9 +140,9 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _Snapshot:
     report: LoadReport
-    used: Mark
+    used: ResourceTotals
     owners: Mapping[str, float]
 
 
@@ -151,18 +151,18 @@ def measure(plan: Plan, broker: Broker, load: Generator) -> Measured:
     load.start()
     load.run(plan.warm_up)
     load.forget_times()
-    first = _mark(broker, load)
+    first = _snapshot(broker, load)
     load.run(plan.duration)
-    last = _mark(broker, load)
+    last = _snapshot(broker, load)
     load.stop()
     total = _settled(load)
     return _measured(plan, broker, (first, last), total)
 
 
-def _mark(broker: Broker, load: Generator) -> _Mark:
-    return _Mark(
+def _snapshot(broker: Broker, load: Generator) -> _Snapshot:
+    return _Snapshot(
         report=load.report(),
-        used=Mark.now(broker.pids),
+        used=ResourceTotals.now(broker.pids),
         owners={name: cpu_seconds([pid]) for name, pid in broker.nodes.items()},
     )
 
@@ -187,10 +187,10 @@ def _is_open(plan: Plan, found: LoadReport) -> bool:
 def _measured(
     plan: Plan,
     broker: Broker,
-    marks: tuple[_Mark, _Mark],
+    snapshots: tuple[_Snapshot, _Snapshot],
     total: LoadReport,
 ) -> Measured:
-    first, last = marks
+    first, last = snapshots
     delivered = last.report.delivered - first.report.delivered
     spent = first.used.until(last.used)
     is_known = bool(broker.pids)
@@ -215,7 +215,7 @@ def _measured(
         broker_rss_bytes=last.used.resident if is_known else None,
         generator_cpu=spent.ours_cpu,
         others_cpu=spent.others_cpu if is_known else None,
-        groups=[_of_group(*each, marks) for each in _apart(plan, total)],
+        groups=[_group_result(*each, snapshots) for each in _apart(plan, total)],
     )
 
 
@@ -227,13 +227,15 @@ def _apart(plan: Plan, total: LoadReport) -> Iterator[tuple[int, Group, LoadRepo
             yield number, group, found
 
 
-def _of_group(number: int, group: Group, total: LoadReport, marks: tuple[_Mark, _Mark]) -> OfGroup:
-    first, last = marks
+def _group_result(
+    number: int, group: Group, total: LoadReport, snapshots: tuple[_Snapshot, _Snapshot]
+) -> GroupResult:
+    first, last = snapshots
     timed = last.report.groups[number]
     delivered = timed.delivered - first.report.groups[number].delivered
     owner = group.owner if group.owner in last.owners else None
     cpu = None if owner is None else last.owners[owner] - first.owners[owner]
-    return OfGroup(
+    return GroupResult(
         name=group.name,
         publishers=group.publishers,
         sent=total.sent,

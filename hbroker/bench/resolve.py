@@ -17,7 +17,7 @@ from hbroker._native import LoadGenerator
 from hbroker.bench.brokers import Broker
 from hbroker.bench.chain import node_at, subtree_at
 from hbroker.bench.controls import Controls
-from hbroker.bench.marks import Mark
+from hbroker.bench.marks import ResourceTotals
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import sharpen_sleep
 from hbroker.runtime.address import listen_for
@@ -27,7 +27,7 @@ from hbroker.runtime.client.identity import Identity
 if TYPE_CHECKING:
     from hbroker._native import LoadClient
 
-__all__ = ["LookUps", "Resolved", "measure_look_ups"]
+__all__ = ["DepthResult", "Resolved", "measure_look_ups"]
 
 _PATIENCE_S: Final = 10.0
 _TOPICS: Final = 1_000
@@ -35,7 +35,7 @@ _ROUNDS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class LookUps:
+class DepthResult:
     """The result for one depth. `packets_out`, `packets_in`: datagrams of the client for each cold look-up.
     `cached_ns`: for each look-up in the cache."""
 
@@ -53,7 +53,7 @@ class Resolved:
     """The result. Shares of a CPU: 1.0 is one whole CPU. `broker_cpu`: of all nodes together."""
 
     look_ups: int
-    depths: Sequence[LookUps]
+    depths: Sequence[DepthResult]
     broker_cpu: float
     generator_cpu: float
     others_cpu: float
@@ -81,9 +81,9 @@ def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
         member = native.add_client(config_of(identity), listen_for(broker.address))
         controls.add(member, identity)
         controls.find(_topic(0, 0))
-        before = Mark.now(broker.pids)
+        before = ResourceTotals.now(broker.pids)
         depths = [_at(level, member, controls, count) for level in range(depth + 1)]
-        spent = before.until(Mark.now(broker.pids))
+        spent = before.until(ResourceTotals.now(broker.pids))
     finally:
         controls.close()
         native.shutdown()
@@ -96,7 +96,7 @@ def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
     )
 
 
-def _at(level: int, member: LoadClient, controls: Controls, count: int) -> LookUps:
+def _at(level: int, member: LoadClient, controls: Controls, count: int) -> DepthResult:
     before = _packets(member)
     times, owner = [], ""
     for number in range(count):
@@ -107,7 +107,7 @@ def _at(level: int, member: LoadClient, controls: Controls, count: int) -> LookU
     cold = _packets(member)
     topics = [_topic(level, number) for number in range(_TOPICS)]
     cached = member.time_look_ups(topics, _ROUNDS) / (_TOPICS * _ROUNDS)
-    return LookUps(
+    return DepthResult(
         depth=level,
         owner=owner,
         cold_us=Percentiles.among(times),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from hbroker._native import LoadGenerator
 from hbroker._proto import packet_pb2 as pb
 from hbroker.bench.launching import NoAnswer
-from hbroker.bench.marks import Mark
+from hbroker.bench.marks import ResourceTotals
 from hbroker.runtime.client.client_pool import ClientPool, client_pool
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ async def _measure(
     transport: Transport, broker: Broker, count: int, idle_s: float, trust: Trust | None
 ) -> Sessions:
     async with _clients(transport, broker, count, trust) as clients:
-        first = Mark.now(broker.pids)
+        first = ResourceTotals.now(broker.pids)
         await clients.connect(count)
-        connected = Mark.now(broker.pids)
+        connected = ResourceTotals.now(broker.pids)
         await asyncio.sleep(_SETTLE_S)
-        before = Mark.now(broker.pids)
+        before = ResourceTotals.now(broker.pids)
         await asyncio.sleep(idle_s)
-        last = Mark.now(broker.pids)
+        last = ResourceTotals.now(broker.pids)
         alive = await clients.alive()
     is_known = bool(broker.pids)
     connecting, idle, whole = first.until(connected), before.until(last), first.until(last)

@@ -16,13 +16,13 @@ from hbroker.capture.packet_counts import PacketCounts
 if TYPE_CHECKING:
     from scapy.packet import Packet
 
-__all__ = ["Wanted", "capture"]
+__all__ = ["CaptureOptions", "capture"]
 
 _POLL_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CaptureOptions:
     """What to print: the datagrams from or to these ports (empty: all), up to a number of them; only their
     counts, at the end (`is_count`); as JSON."""
 
@@ -32,7 +32,9 @@ class Wanted:
     as_json: bool = False
 
 
-def capture(wanted: Wanted, *, interface: str, read: str | None = None, write: str | None = None) -> None:
+def capture(
+    options: CaptureOptions, *, interface: str, read: str | None = None, write: str | None = None
+) -> None:
     """Captures from an interface, or from a pcap file (`read`), until its end, the limit, or a signal.
 
     `write`: a pcap file for what was dissected. Raises HBrokerError, OSError.
@@ -42,26 +44,26 @@ def capture(wanted: Wanted, *, interface: str, read: str | None = None, write: s
     dissector.bind()
     packet_counts = PacketCounts()
     writer = frames.PcapFile(write) if write else None
-    stop = _Stop()
+    stop = _StopSignal()
     try:
         if read:
-            _take(frames.read_file(read), wanted, packet_counts, writer)
+            _take(frames.read_file(read), options, packet_counts, writer)
         else:
-            with frames.Interface(interface, wanted.ports) as opened:
+            with frames.Interface(interface, options.ports) as opened:
                 print(f"capturing on {interface}", file=sys.stderr, flush=True)
-                _take(_live(opened, stop), wanted, packet_counts, writer)
+                _take(_live(opened, stop), options, packet_counts, writer)
                 packet_counts.missed = opened.missed
     finally:
         stop.restore()
         if writer is not None:
             writer.close()
-    if wanted.is_count:
-        _print_counts(packet_counts, wanted.as_json)
+    if options.is_count:
+        _print_counts(packet_counts, options.as_json)
     elif packet_counts.missed:
         print(f"{packet_counts.missed} datagrams came too fast and were not seen", file=sys.stderr)
 
 
-class _Stop:
+class _StopSignal:
     """Notes the time of SIGINT or SIGTERM. What was captured before that is still handled."""
 
     def __init__(self) -> None:
@@ -81,7 +83,7 @@ class _Stop:
         self.at = time.time()
 
 
-def _live(interface: Any, stop: _Stop) -> Iterator[Packet]:
+def _live(interface: Any, stop: _StopSignal) -> Iterator[Packet]:
     while True:
         packet = interface.read(0.0 if stop.at is not None else _POLL_S)
         if stop.at is not None and (packet is None or packet.time > stop.at):
@@ -90,7 +92,9 @@ def _live(interface: Any, stop: _Stop) -> Iterator[Packet]:
             yield packet
 
 
-def _take(packets: Iterator[Packet], wanted: Wanted, packet_counts: PacketCounts, writer: Any) -> None:
+def _take(
+    packets: Iterator[Packet], options: CaptureOptions, packet_counts: PacketCounts, writer: Any
+) -> None:
     from scapy.layers.inet import UDP
 
     from hbroker.capture.dissector import HBroker
@@ -99,7 +103,7 @@ def _take(packets: Iterator[Packet], wanted: Wanted, packet_counts: PacketCounts
         if HBroker not in packet:
             continue
         source, destination = endpoints(packet, UDP)
-        if wanted.ports and source[1] not in wanted.ports and destination[1] not in wanted.ports:
+        if options.ports and source[1] not in options.ports and destination[1] not in options.ports:
             continue
         datagram = packet[HBroker]
         packet_counts.add(source, destination, (one.kind for one in datagram.packets))
@@ -107,9 +111,9 @@ def _take(packets: Iterator[Packet], wanted: Wanted, packet_counts: PacketCounts
             below = packet[UDP].underlayer
             below.time = packet.time
             writer.write(below)
-        if not wanted.is_count:
-            _print(packet, datagram, source, destination, wanted.as_json)
-        if wanted.limit is not None and packet_counts.datagrams >= wanted.limit:
+        if not options.is_count:
+            _print(packet, datagram, source, destination, options.as_json)
+        if options.limit is not None and packet_counts.datagrams >= options.limit:
             return
 
 

@@ -36,7 +36,7 @@ _NEXT: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Instruction:
     """An instruction. `then`, `otherwise`: labels to jump to; empty: the next one. `label`: its own."""
 
     code: int
@@ -49,15 +49,20 @@ class _Step:
 def program(ports: Collection[int]) -> tuple[tuple[int, int, int, int], ...]:
     """Code, jump if true, jump if false, and operand of each instruction. Without ports, all of UDP
     passes."""
-    steps = list(_steps(sorted(ports) if len(ports) <= MOST_PORTS else []))
-    places = {step.label: place for place, step in enumerate(steps) if step.label}
+    instructions = list(_instructions(sorted(ports) if len(ports) <= MOST_PORTS else []))
+    places = {instruction.label: place for place, instruction in enumerate(instructions) if instruction.label}
 
     def jump(place: int, label: str) -> int:
         return places[label] - place - 1 if label else 0
 
     return tuple(
-        (step.code, jump(place, step.then), jump(place, step.otherwise), step.operand)
-        for place, step in enumerate(steps)
+        (
+            instruction.code,
+            jump(place, instruction.then),
+            jump(place, instruction.otherwise),
+            instruction.operand,
+        )
+        for place, instruction in enumerate(instructions)
     )
 
 
@@ -71,33 +76,33 @@ def attach(to: socket.socket, ports: Collection[int]) -> None:
     )
 
 
-def _steps(ports: list[int]) -> Iterator[_Step]:
-    yield _Step(_LOAD_BYTE, 0)
-    yield _Step(_AND, 0xF0)
-    yield _Step(_IF_EQUAL, 0x40, otherwise="not 4")
-    yield _Step(_LOAD_BYTE, 9)
-    yield _Step(_IF_EQUAL, _UDP, otherwise="refuse")
-    yield _Step(_LOAD_HALF, 6)
-    yield _Step(_IF_ANY_BIT, 0x1FFF, then="refuse")  # a later fragment has no ports
-    yield _Step(_INDEX_HEADER_LENGTH, 0)
+def _instructions(ports: list[int]) -> Iterator[_Instruction]:
+    yield _Instruction(_LOAD_BYTE, 0)
+    yield _Instruction(_AND, 0xF0)
+    yield _Instruction(_IF_EQUAL, 0x40, otherwise="not 4")
+    yield _Instruction(_LOAD_BYTE, 9)
+    yield _Instruction(_IF_EQUAL, _UDP, otherwise="refuse")
+    yield _Instruction(_LOAD_HALF, 6)
+    yield _Instruction(_IF_ANY_BIT, 0x1FFF, then="refuse")  # a later fragment has no ports
+    yield _Instruction(_INDEX_HEADER_LENGTH, 0)
     yield from _ports(ports, _LOAD_HALF_BEHIND, 0)
-    yield _Step(_LOAD_BYTE, 0, label="not 4")
-    yield _Step(_AND, 0xF0)
-    yield _Step(_IF_EQUAL, 0x60, otherwise="refuse")
-    yield _Step(_LOAD_BYTE, 6)
-    yield _Step(_IF_EQUAL, _UDP, otherwise="refuse")
+    yield _Instruction(_LOAD_BYTE, 0, label="not 4")
+    yield _Instruction(_AND, 0xF0)
+    yield _Instruction(_IF_EQUAL, 0x60, otherwise="refuse")
+    yield _Instruction(_LOAD_BYTE, 6)
+    yield _Instruction(_IF_EQUAL, _UDP, otherwise="refuse")
     yield from _ports(ports, _LOAD_HALF, 40)
-    yield _Step(_RETURN, _WHOLE, label="accept")
-    yield _Step(_RETURN, 0, label="refuse")
+    yield _Instruction(_RETURN, _WHOLE, label="accept")
+    yield _Instruction(_RETURN, 0, label="refuse")
 
 
-def _ports(ports: list[int], load: int, header: int) -> Iterator[_Step]:
+def _ports(ports: list[int], load: int, header: int) -> Iterator[_Instruction]:
     """Loads both ports and compares them; ends with `accept` or with a return."""
     if not ports:
-        yield _Step(_RETURN, _WHOLE)
+        yield _Instruction(_RETURN, _WHOLE)
         return
     for place in (header, header + 2):
-        yield _Step(load, place)
+        yield _Instruction(load, place)
         for port in ports:
-            yield _Step(_IF_EQUAL, port, then="accept")
-    yield _Step(_RETURN, 0)
+            yield _Instruction(_IF_EQUAL, port, then="accept")
+    yield _Instruction(_RETURN, 0)

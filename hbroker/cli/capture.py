@@ -53,7 +53,9 @@ def capture(
     from hbroker.capture import command as live
 
     try:
-        live.capture(live.Wanted(port, limit, count, as_json), interface=interface, read=read, write=write)
+        live.capture(
+            live.CaptureOptions(port, limit, count, as_json), interface=interface, read=read, write=write
+        )
     except ModuleNotFoundError as error:
         raise LocalError(f"{error.name} is not installed; pip install 'hbroker[capture]'") from error
     return DONE

@@ -41,7 +41,7 @@ from hbroker.gateway.records.client_id_claims import StampClock
 from hbroker.gateway.records.gateways import GatewayRecords
 from hbroker.gateway.records.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
 from hbroker.gateway.records.session_records import SessionRecords
-from hbroker.gateway.sessions.announcements import Announcements
+from hbroker.gateway.sessions.announcements import GatewayPresence
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.startup import Startup
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions, PendingAck
@@ -127,7 +127,7 @@ class Gateway:
         )
         self._startup = Startup(context)
         self._refresh_at: int | None = None
-        self._announcements = Announcements(context)
+        self._presence = GatewayPresence(context)
 
     # In
 
@@ -137,7 +137,7 @@ class Gateway:
 
     def announce(self, now: int, listeners: tuple[str, ...]) -> None:
         """Publishes that this gateway is present, and the URLs of its listeners."""
-        self._announcements.announce(now, listeners)
+        self._presence.announce(now, listeners)
 
     def handle_event(self, now: int, pool_client: int, event: Event) -> None:
         """Handles an event of one pool client's core."""
@@ -167,7 +167,7 @@ class Gateway:
         elif topic.startswith(SESSIONS):
             self._handle_record(now, topic, payload)
         elif topic.startswith(GATEWAYS):
-            changed = self._announcements.handle_message(now, topic, payload)
+            changed = self._presence.handle_message(now, topic, payload)
             if changed is not None:
                 self._context.records.gateway_changed(now, changed)
         elif topic.startswith(REQUESTS) and not message.retained:
@@ -213,13 +213,13 @@ class Gateway:
         self._mqtt_subscriptions.handle_timeout(now)
         self._session_store.handle_timeout(now)
         self._disconnect_queue.handle_timeout(now)
-        self._announcements.handle_timeout(now)
+        self._presence.handle_timeout(now)
         if self.is_ready:
             self._disconnect_handler.handle_timeout(now)
             self._sys.handle_timeout(now)
         if self._refresh_at is not None and self._refresh_at <= now:
             self._refresh_at = None
-            self._announcements.renew(now)
+            self._presence.renew(now)
             self._session_store.refresh(now)
         if self._startup.handle_timeout(now):
             self._sys.handle_timeout(now)
@@ -255,7 +255,7 @@ class Gateway:
         self._connect_handler.is_stopping = True
         for connection in self._context.connection_table.all():
             self._disconnect_handler.disconnect(now, connection, Code.SERVER_SHUTTING_DOWN)
-        self._announcements.withdraw(now)
+        self._presence.withdraw(now)
         self._handle_results(now)
 
     def leave(self) -> None:
@@ -277,7 +277,7 @@ class Gateway:
             context.records.poll_timeout() if self.is_ready else None,
             self._sys.poll_timeout() if self.is_ready else None,
             self._startup.poll_timeout(),
-            self._announcements.poll_timeout(),
+            self._presence.poll_timeout(),
             self._refresh_at,
         )
 
@@ -333,7 +333,7 @@ class Gateway:
                 case Published():
                     self._context.outbox.handle_published(now, result.sequence, result.reason)
                 case WillSet() | WillRefused() if pool_client == SHARED:
-                    self._announcements.handle_will(now, result)
+                    self._presence.handle_will(now, result)
                 case WillSet() | WillRefused():
                     connection = self._of_pool_client(pool_client)
                     if connection is not None:

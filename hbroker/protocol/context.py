@@ -22,8 +22,8 @@ class NodeContext:
     """What the parts of one node share.
 
     `clock` returns the time of the event that is being handled, in microseconds of one monotonic clock. Plus
-    `unix_offset_us` it is microseconds since the Unix epoch. `keeps_queues`: this run has what waited for
-    sessions at the run before it (§5.8).
+    `unix_offset_us` it is microseconds since the Unix epoch. `has_restored_queues`: this run restored from
+    its store all messages that waited for sessions when the run before it ended (§5.8).
     """
 
     settings: NodeSettings
@@ -37,7 +37,7 @@ class NodeContext:
     clock: Callable[[], int]
     incarnation: int
     unix_offset_us: int
-    keeps_queues: bool = False
+    has_restored_queues: bool = False
 
     @property
     def root(self) -> Address:

@@ -108,7 +108,7 @@ class Node:
             self._clock,
             incarnation,
             unix_offset_us,
-            keeps_queues=settings.has_store and restored.had_store and not restored.has_lost_sessions,
+            has_restored_queues=settings.has_store and restored.had_store and not restored.has_lost_sessions,
         )
         self._status_topics = (
             StatusTopic(settings.name, "status", core, self.status, 0),

@@ -23,7 +23,7 @@ from typing import Final
 from hbroker.storage.disk import Disk, File, replace_file, write_all
 from hbroker.storage.record_format import HEADER_BYTES, Header, header_from, read_records, record_bytes
 
-__all__ = ["Damage", "Entry", "Opened", "RecordFile"]
+__all__ = ["Damage", "Entry", "FileContent", "RecordFile"]
 
 Entry = tuple[bytes, bytes]
 """(key, value). An empty value ends the key."""
@@ -52,7 +52,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class FileContent:
     """The content of a file. `is_incomplete`: records were lost, now or at an earlier start. `damage`: what
     was found damaged now. `torn`: how many bytes of a torn tail were truncated."""
 
@@ -93,7 +93,7 @@ class RecordFile:
 
     # Change
 
-    def open(self, at_least: Callable[[int], int] = lambda file_id: 0) -> Opened:
+    def open(self, at_least: Callable[[int], int] = lambda file_id: 0) -> FileContent:
         """Reads the file and repairs it. `at_least(file_id)` returns how many bytes of that file were known
         to be synced (0: unknown); a shorter file counts as damaged. Raises OSError, except for EIO: a file
         that cannot be read counts as damaged."""
@@ -127,7 +127,7 @@ class RecordFile:
                 self._file.sync()
         except OSError:
             self._is_suspect = True
-        return Opened(found.entries, header.is_incomplete, (), found.torn)
+        return FileContent(found.entries, header.is_incomplete, (), found.torn)
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Appends all entries, or none. Raises OSError."""
@@ -185,19 +185,21 @@ class RecordFile:
 
     # Mending
 
-    def _missing(self, at_least: Callable[[int], int]) -> Opened:
+    def _missing(self, at_least: Callable[[int], int]) -> FileContent:
         self.header, self.size = Header(self._kind, 0), 0
         if not at_least(0):
-            return Opened()
+            return FileContent()
         damage = Damage(self.path, 0, 0, "the file is missing", None)
         self._set_aside({})
-        return Opened({}, True, (damage,))
+        return FileContent({}, True, (damage,))
 
-    def _repair(self, damaged: list[tuple[int, int]], entries: Mapping[bytes, bytes], problem: str) -> Opened:
+    def _repair(
+        self, damaged: list[tuple[int, int]], entries: Mapping[bytes, bytes], problem: str
+    ) -> FileContent:
         kept = self._keep_copy()
         damage = tuple(Damage(self.path, start, end - start, problem, kept) for start, end in damaged)
         self._set_aside(entries)
-        return Opened(dict(entries), True, damage)
+        return FileContent(dict(entries), True, damage)
 
     def _set_aside(self, entries: Mapping[bytes, bytes]) -> None:
         """Replaces the damaged file by its whole records. If that is not possible now, the damaged file

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
 
-__all__ = ["HEADER_BYTES", "MAGIC", "Header", "Reading", "header_from", "read_records", "record_bytes"]
+__all__ = ["HEADER_BYTES", "MAGIC", "Header", "ParsedRecords", "header_from", "read_records", "record_bytes"]
 
 MAGIC: Final = b"hbrecord"
 VERSION: Final = 1
@@ -69,7 +69,7 @@ def record_bytes(file_id: int, key: bytes, value: bytes) -> bytes:
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedRecords:
     """The records that were read. `entries`: the last value of each key, in the order of these last records.
     `end`: the offset behind the last whole record. `damage`: (start, end) of each range that is no valid
     record."""
@@ -81,9 +81,9 @@ class Reading:
     """The length of the torn tail, which begins at `end`."""
 
 
-def read_records(data: bytes, file_id: int) -> Reading:
+def read_records(data: bytes, file_id: int) -> ParsedRecords:
     """Reads all records behind the header."""
-    found, at = Reading(), HEADER_BYTES
+    found, at = ParsedRecords(), HEADER_BYTES
     while at < len(data):
         size = _record_at(data, at, file_id)
         if size:

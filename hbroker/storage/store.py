@@ -20,7 +20,7 @@ from typing import Final
 from hbroker.storage import checkpoint
 from hbroker.storage.checkpoint import Checkpoint, Instant
 from hbroker.storage.disk import Disk
-from hbroker.storage.record_file import Opened, RecordFile
+from hbroker.storage.record_file import FileContent, RecordFile
 
 __all__ = ["OVERDUE_S", "Fault", "Store"]
 
@@ -73,7 +73,7 @@ class Store:
 
     # Change
 
-    def open(self) -> tuple[dict[int, Opened], int | None]:
+    def open(self) -> tuple[dict[int, FileContent], int | None]:
         """Reads and repairs all files. Returns their contents by kind, and how many microseconds ago the last
         run was alive (None: unknown). Raises OSError."""
         last = checkpoint.load(self._disk, self._checkpoint_path)

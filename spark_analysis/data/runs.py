@@ -54,8 +54,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The wanted telemetry: from `since` to before `until`, of the latest run that has such telemetry."""
+class RunSelection:
+    """The telemetry to analyse: from `since` to before `until`, of the latest run that has such telemetry."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -105,7 +105,7 @@ def runs_of(processes: Iterable[Process]) -> list[Run]:
     return [Run(tuple(run)) for run in runs]
 
 
-def choose(runs: Sequence[Run], wanted: Wanted) -> Choice:
+def choose(runs: Sequence[Run], wanted: RunSelection) -> Choice:
     """The wanted runs. Raises AnalysisError if there are runs, and none of them is wanted."""
     there = [run for run in runs if _lies_within(run, wanted)]
     if wanted.at is not None:
@@ -117,7 +117,7 @@ def choose(runs: Sequence[Run], wanted: Wanted) -> Choice:
     return Choice(tuple(there), tuple(run for run in runs if run not in there))
 
 
-def _lies_within(run: Run, wanted: Wanted) -> bool:
+def _lies_within(run: Run, wanted: RunSelection) -> bool:
     return (wanted.since is None or run.end > wanted.since) and (
         wanted.until is None or run.begin < wanted.until
     )

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from . import reading
 from .reading import DAMAGED, Found, Usable
-from .runs import Choice, Process, Wanted, choose, runs_of
+from .runs import Choice, Process, RunSelection, choose, runs_of
 from .schema import FILE_NAME, SCHEMAS
 from .storage import Storage
 
@@ -37,7 +37,7 @@ class Selected:
     choice: Choice
 
 
-def select(spark: SparkSession, directory: str, wanted: Wanted) -> Selected:
+def select(spark: SparkSession, directory: str, wanted: RunSelection) -> Selected:
     """Examines the wanted files below a directory.
 
     Raises AnalysisError if there is no such directory, or none of the wanted telemetry.

@@ -37,7 +37,7 @@ from hbroker.sim.network.plan import Plan
 from hbroker.sim.network.storage.files import NodeFiles
 from hbroker.storage import record_file, store
 from hbroker.storage.disk import File
-from hbroker.storage.record_format import Reading
+from hbroker.storage.record_format import ParsedRecords
 from tests.defects import power_cuts, returns, torn_writes
 
 __all__ = ["CONTROL", "COPYING", "CORE", "VARIANTS", "Variant"]
@@ -228,8 +228,8 @@ def _ignore_disk_error(flush: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
-def _stop_at_first_torn_record(read: Callable[..., Reading]) -> Callable[..., Reading]:
-    def broken(data: bytes, file_id: int) -> Reading:
+def _stop_at_first_torn_record(read: Callable[..., ParsedRecords]) -> Callable[..., ParsedRecords]:
+    def broken(data: bytes, file_id: int) -> ParsedRecords:
         found = read(data, file_id)
         if found.damage:
             found = read(data[: found.damage[0][0]], file_id)

@@ -29,7 +29,7 @@ from tests.gateway.fakes import ConnectionStatus
 
 
 class EndpointShell:
-    """See `hbroker.runtime.gateway.native_gateway.NativeShell`. It is its own core."""
+    """See `hbroker.runtime.gateway.native_gateway.NativeGateway`. It is its own core."""
 
     last: EndpointShell
 

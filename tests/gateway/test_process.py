@@ -78,7 +78,7 @@ def root(key_file: str) -> Iterator[str]:
 
 @pytest.fixture
 def start(root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
-    monkeypatch.setattr(process, "NativeShell", EndpointShell)
+    monkeypatch.setattr(process, "NativeGateway", EndpointShell)
     host, _, port = root.rpartition(":")
     started: list[Running] = []
 

@@ -19,7 +19,7 @@ from tests.product.slow_reader import SlowReader
 from tests.waiting import eventually
 
 FLOODERS, MESSAGES_OF_EACH = 6, 1_500
-"""More messages than the subscriber's queue accepts before it is crowded, and more than may be in flight
+"""More messages than the subscriber's queue accepts before it is congested, and more than may be in flight
 on a link."""
 LEAST_ACKNOWLEDGED = 5_500
 """When this many queued messages are acknowledged, more than half of a queue waits (docs/protocol.md, §9)."""

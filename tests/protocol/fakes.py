@@ -62,7 +62,7 @@ class FakeCore:
         """Messages are on their way between the workers."""
         self.reads_store = False
         """Messages that wait are still being read from the store."""
-        self.preferred: set[int] = set()
+        self.prioritised: set[int] = set()
 
     def counters(self) -> dict[str, int]:
         return {"messages_in": 0, "drop.no_subscriber": 0}
@@ -78,11 +78,11 @@ class FakeCore:
                 return link
         return self.network.open(self, address, session)
 
-    def is_one_sided(self, link: int) -> bool:
+    def is_half_open(self, link: int) -> bool:
         return False
 
-    def prefer(self, link: int) -> None:
-        self.preferred.add(link)
+    def prioritise(self, link: int) -> None:
+        self.prioritised.add(link)
 
     def peer_of(self, link: int) -> Address | None:
         return None
@@ -197,8 +197,8 @@ class FakeCore:
     def replays(self, subtree: str) -> list[tuple[int, str, int, int, str]]:
         return self.left_to_replay
 
-    def retained(self, subtree: str, less: Sequence[str]) -> list[bytes]:
-        return [m for topic, m in self.messages.items() if _is_of(topic, subtree, less)]
+    def retained(self, subtree: str, excluded: Sequence[str]) -> list[bytes]:
+        return [m for topic, m in self.messages.items() if _is_of(topic, subtree, excluded)]
 
     def take_retained(self, messages: Sequence[bytes]) -> int:
         for message in messages:
@@ -209,11 +209,11 @@ class FakeCore:
                 self.messages.pop(publish.topic, None)
         return 0
 
-    def drop_retained(self, subtree: str, less: Sequence[str]) -> None:
-        for topic in [t for t in self.messages if _is_of(t, subtree, less)]:
+    def drop_retained(self, subtree: str, excluded: Sequence[str]) -> None:
+        for topic in [t for t in self.messages if _is_of(t, subtree, excluded)]:
             del self.messages[topic]
 
-    def drain_subtree(self, subtree: str, less: Sequence[str]) -> int:
+    def drain_subtree(self, subtree: str, excluded: Sequence[str]) -> int:
         return self.open_messages
 
     def raise_barrier(self, subtree: str) -> int:
@@ -224,16 +224,16 @@ class FakeCore:
 
     # Waiting messages move: all of them, whatever the subtree
 
-    def begin_export(self, subtree: str, less: Sequence[str], before: int = 0) -> int:
+    def begin_export(self, subtree: str, excluded: Sequence[str], before: int = 0) -> int:
         self.moves += 1
         self.exports[self.moves] = Export(self.held.pop(before, ([], [])))
         return self.moves
 
-    def copy_export(self, export: int, less: Sequence[str]) -> tuple[list[bytes], bool]:
+    def copy_export(self, export: int, excluded: Sequence[str]) -> tuple[list[bytes], bool]:
         copying = self.exports[export]
         return self._uncopied(copying), True
 
-    def is_uncopied(self, export: int, less: Sequence[str]) -> bool:
+    def has_uncopied(self, export: int, excluded: Sequence[str]) -> bool:
         return self.reads_store
 
     def stop_export(self, export: int) -> int:
@@ -242,7 +242,7 @@ class FakeCore:
             self.held[export] = before
         return export if any(before) else 0
 
-    def finish_export(self, export: int, less: Sequence[str]) -> list[bytes]:
+    def finish_export(self, export: int, excluded: Sequence[str]) -> list[bytes]:
         copying = self.exports.pop(export)
         difference = self._uncopied(copying)
         (before, before_seen), (waiting, seen) = copying.before, self.waiting
@@ -301,5 +301,5 @@ def _seen(held: tuple[list[bytes], list[bytes]]) -> list[pb.SeenRecord]:
     return [pb.SeenRecord.FromString(one) for one in held[1]]
 
 
-def _is_of(topic: str, subtree: str, less: Sequence[str]) -> bool:
-    return is_within(topic, subtree) and not any(is_within(topic, other) for other in less)
+def _is_of(topic: str, subtree: str, excluded: Sequence[str]) -> bool:
+    return is_within(topic, subtree) and not any(is_within(topic, other) for other in excluded)

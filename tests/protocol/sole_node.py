@@ -35,7 +35,7 @@ class ScriptedCore:
         self.takes_replays = True
         self.adopted: list[tuple[int, Address]] = []
         self.closed: list[int] = []
-        self.one_sided: set[int] = set()
+        self.half_open: set[int] = set()
         self.peers: dict[int, Address] = {}
         """The current address of each peer that has moved, by link."""
         self.runs: dict[int, int] = {}
@@ -47,7 +47,7 @@ class ScriptedCore:
         self.has_room = True
         self.owns_topics = True
         self.is_full = False
-        self.preferred: list[int] = []
+        self.prioritised: list[int] = []
         self.restored: list[int] = []
         """The sessions that have got their stored queues back."""
         self._links = count(1_000)
@@ -59,11 +59,11 @@ class ScriptedCore:
     def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
         self.sent_outside.append((address, body_of(packet)))
 
-    def is_one_sided(self, link: int) -> bool:
-        return link in self.one_sided
+    def is_half_open(self, link: int) -> bool:
+        return link in self.half_open
 
-    def prefer(self, link: int) -> None:
-        self.preferred.append(link)
+    def prioritise(self, link: int) -> None:
+        self.prioritised.append(link)
 
     def peer_of(self, link: int) -> Address | None:
         return self.peers.get(link)

@@ -130,11 +130,11 @@ def test_a_flood_of_subscribers_does_not_make_the_node_publish_its_status_more_o
     assert [topic for topic, *_ in sole.core.own].count("$SYS/nodes/root/status") == 2
 
 
-def test_packets_of_a_child_are_preferred_to_those_of_clients() -> None:
+def test_packets_of_a_child_are_prioritised_over_those_of_clients() -> None:
     sole = SoleNode()
     client, child = sole.link_up(1), sole.link_up(2)
     join = pb.Join(request=1, node="kitchen", subtree="home/kitchen", incarnation=1)
     join.address.ip, join.address.port = bytes([10, 0, 0, 2]), 7_701
     assert isinstance(sole.tell(child, join), pb.JoinAck)
     sole.subscribe(client, "home/#")
-    assert sole.core.preferred == [child]
+    assert sole.core.prioritised == [child]

@@ -128,12 +128,12 @@ def analyze(
 
 def _analyse(job: Job, window: int | None, top: int, selection: _Selection) -> dict[str, Any]:
     from hbroker.spark_analysis.batch import Settings, analyse
-    from hbroker.spark_analysis.data.runs import Wanted
+    from hbroker.spark_analysis.data.runs import RunSelection
     from hbroker.spark_analysis.progress import Progression
     from hbroker.spark_analysis.session import interruptible, session
     from hbroker.spark_analysis.small import JAVA, SETTINGS, is_small
 
-    settings = Settings(window, top, Wanted(*selection))
+    settings = Settings(window, top, RunSelection(*selection))
     source, out, log = address_of(job.directory), address_of(job.out), spark_log(job.out)
     settings_of_spark, java = (SETTINGS, JAVA) if is_small(source) else ({}, ())
     conf = {**settings_of_spark, **job.conf}

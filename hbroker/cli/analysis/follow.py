@@ -147,14 +147,14 @@ def _follow(job: Job, settings: Settings, announcer: Announcer | None, *, is_onc
     from hbroker.spark_analysis.follow import Follower
     from hbroker.spark_analysis.session import interruptible, session, tasks_of_cpu
 
-    audience = (_Events if job.as_json else _Lines)(announcer, settings.window_s)
+    reporter = (_JsonReporter if job.as_json else _TextReporter)(announcer, settings.window_s)
     over = threading.Event()
     conf = {**_FOR_SMALL_BATCHES, **job.conf}
     with session("hbroker analyze --follow", job.master, spark_log(job.out), conf) as spark:
         tasks_of_cpu(spark, 1)
 
         def work() -> None:
-            follower = Follower(spark, address_of(job.directory), address_of(job.out), settings, audience)
+            follower = Follower(spark, address_of(job.directory), address_of(job.out), settings, reporter)
             if is_once:
                 follower.run_once()
             else:
@@ -163,14 +163,14 @@ def _follow(job: Job, settings: Settings, announcer: Announcer | None, *, is_onc
         interruptible(spark, work, None if is_once else over.set)
 
 
-class _Audience:
+class _Reporter:
     """Receives the events of the follower. Subclasses print them."""
 
     def __init__(self, announcer: Announcer | None, window_s: int) -> None:
         self._announcer = announcer
         self._window = timedelta(seconds=window_s)
 
-    def stands(self, reported: Sequence[Alert]) -> None:
+    def restored(self, reported: Sequence[Alert]) -> None:
         """Publishes the alerts of an earlier run again: they may not have been published."""
         self._announce(reported)
 
@@ -182,7 +182,7 @@ class _Audience:
             self._announcer.tell(states)
 
 
-class _Lines(_Audience):
+class _TextReporter(_Reporter):
     """Prints lines for a person."""
 
     def took(self, taken: Taken) -> None:
@@ -209,7 +209,7 @@ class _Lines(_Audience):
         _say(f"late: {count} windows of a node had been closed when more of them came")
 
 
-class _Events(_Audience):
+class _JsonReporter(_Reporter):
     """Prints JSON objects for a program."""
 
     def took(self, taken: Taken) -> None:

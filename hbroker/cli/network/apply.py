@@ -62,7 +62,7 @@ wrong, 3 no answer
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _MoveResult:
     """A move and its result. `done`: None: it was not tried."""
 
     subtree: str
@@ -74,7 +74,7 @@ class _Done:
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
+class _NodeLoad:
     """The load of one node, per second. `predicted`: None: the plan has no prediction."""
 
     name: str
@@ -128,7 +128,7 @@ def apply(
     steps = moves(wanted, claimed)
     measured = None
     if dry_run:
-        done = [_Done(**asdict(step)) for step in steps]
+        done = [_MoveResult(**asdict(step)) for step in steps]
     else:
         with progress(is_silent=as_json, parts=len(steps)) as shown:
             with sync.connect(root, timeout=timeout) as client:
@@ -156,20 +156,20 @@ def _claims(status: Status) -> list[str]:
     return [str(subtree) for subtree in subtrees] if isinstance(subtrees, list) else []
 
 
-def _carry_out(orders: Orders, steps: Sequence[Move], shown: Progress) -> list[_Done]:
+def _carry_out(orders: Orders, steps: Sequence[Move], shown: Progress) -> list[_MoveResult]:
     """Makes the moves one after the other, up to the first that fails."""
-    done: list[_Done] = []
+    done: list[_MoveResult] = []
     for number, step in enumerate(steps, 1):
         shown.say(f"[{number}/{len(steps)}] {_described(step)}")
         began = time.monotonic()
         error = _carry_out_one(orders, step)
         seconds = round(time.monotonic() - began, 3)
         why = None if error is None else str(error)
-        done.append(_Done(**asdict(step), done=error is None, seconds=seconds, error=why))
+        done.append(_MoveResult(**asdict(step), done=error is None, seconds=seconds, error=why))
         if error is not None:
             break
         shown.advance()
-    return done + [_Done(**asdict(step)) for step in steps[len(done) :]]
+    return done + [_MoveResult(**asdict(step)) for step in steps[len(done) :]]
 
 
 def _carry_out_one(orders: Orders, step: Move) -> HBrokerError | None:
@@ -183,7 +183,7 @@ def _carry_out_one(orders: Orders, step: Move) -> HBrokerError | None:
         return error
 
 
-def _measure(root: str, plan: Plan, duration_s: float, timeout: float) -> tuple[float, list[_Load]]:
+def _measure(root: str, plan: Plan, duration_s: float, timeout: float) -> tuple[float, list[_NodeLoad]]:
     """Measures the load of every node. Returns the seconds of the measurement, and the loads."""
     from hbroker.cli.network.hierarchy import read_statuses
 
@@ -202,20 +202,22 @@ def _measure(root: str, plan: Plan, duration_s: float, timeout: float) -> tuple[
 
 def _load(
     name: str, before: Status, after: Status, seconds: float, plan: Plan, predicted: Mapping[str, float]
-) -> _Load:
+) -> _NodeLoad:
     def rate(key: str) -> float:
         return float(max(after.get(key, 0) - before.get(key, 0), 0)) / seconds
 
     messages_in, messages_out = rate("messages_in"), rate("messages_out")
     load = plan.load(messages_in, messages_out)
-    return _Load(name, predicted.get(name), load, rate("cpu_s"), messages_in, messages_out)
+    return _NodeLoad(name, predicted.get(name), load, rate("cpu_s"), messages_in, messages_out)
 
 
 def _max_mean(loads: Sequence[float]) -> float | None:
     return max(loads) * len(loads) / sum(loads) if sum(loads) else None
 
 
-def _print(done: Sequence[_Done], measured: tuple[float, list[_Load]] | None, *, dry_run: bool) -> None:
+def _print(
+    done: Sequence[_MoveResult], measured: tuple[float, list[_NodeLoad]] | None, *, dry_run: bool
+) -> None:
     if not done:
         print("nothing to move: the network is as the file says")
     else:
@@ -226,13 +228,13 @@ def _print(done: Sequence[_Done], measured: tuple[float, list[_Load]] | None, *,
         _print_loads(measured[1])
 
 
-def _result(step: _Done) -> str:
+def _result(step: _MoveResult) -> str:
     if step.error is not None:
         return f"failed: {step.error}"
     return "" if step.seconds is None else duration(step.seconds)
 
 
-def _print_loads(loads: Sequence[_Load]) -> None:
+def _print_loads(loads: Sequence[_NodeLoad]) -> None:
     from hbroker.topology.plan import is_alike
 
     header = ("NODE", "PREDICTED", "MEASURED", "CPU", "IN/s", "OUT/s")
@@ -257,7 +259,7 @@ def _print_loads(loads: Sequence[_Load]) -> None:
         print(f"the traffic is not that which was analysed: {carried:.1%} of a processor, not {expected:.1%}")
 
 
-def _as_json(done: Sequence[_Done], measured: tuple[float, list[_Load]] | None) -> dict[str, Any]:
+def _as_json(done: Sequence[_MoveResult], measured: tuple[float, list[_NodeLoad]] | None) -> dict[str, Any]:
     reported = None
     if measured is not None:
         seconds, loads = measured

@@ -25,7 +25,7 @@ from hbroker.gateway.sessions.startup import OWNER_TIMEOUT
 from hbroker.protocol.results import WillRefused, WillSet
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
-__all__ = ["Announcements"]
+__all__ = ["GatewayPresence"]
 
 _PAUSE: Final = SECOND // 10
 """Time after which a topic is put right, however often it was written in the meantime."""
@@ -34,7 +34,7 @@ _EVERY: Final = SECOND
 different keys would correct each other without end."""
 
 
-class Announcements:
+class GatewayPresence:
     """The presence of one gateway."""
 
     def __init__(self, context: GatewayContext) -> None:

@@ -98,19 +98,19 @@ pub struct Region<'a> {
     /// The subtree.
     pub subtree: &'a str,
     /// The subtrees below it that do not belong to the region.
-    pub less: &'a [String],
+    pub excluded: &'a [String],
 }
 
 impl Region<'_> {
     /// Whether a topic is in the region.
     pub fn holds(&self, topic: &str) -> bool {
-        is_within(topic, self.subtree) && !self.less.iter().any(|other| is_within(topic, other))
+        is_within(topic, self.subtree) && !self.excluded.iter().any(|other| is_within(topic, other))
     }
 }
 
 impl<'a> From<&'a str> for Region<'a> {
     fn from(subtree: &'a str) -> Self {
-        Self { subtree, less: &[] }
+        Self { subtree, excluded: &[] }
     }
 }
 
@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn a_region_holds_what_lies_in_its_subtree_and_in_none_that_is_no_part_of_it() {
-        let less = ["a/b".to_owned(), "a/c/d".to_owned()];
-        let region = Region { subtree: "a", less: &less };
+        let excluded = ["a/b".to_owned(), "a/c/d".to_owned()];
+        let region = Region { subtree: "a", excluded: &excluded };
         let all = ["a", "a/bc", "a/c", "a/b", "a/b/c", "a/c/d", "a/c/d/e", "a/c/de", "b", "ab", ""];
         let held: Vec<&str> = all.into_iter().filter(|topic| region.holds(topic)).collect();
         assert_eq!(held, ["a", "a/bc", "a/c", "a/c/de"]);

@@ -341,7 +341,7 @@ class HandoverSource:
             return False
         if waited < MOVING_WAIT and self._moving_children.moving_below(self._subtree):
             return False
-        if self._core.is_uncopied(self._export, self._excluded):
+        if self._core.has_uncopied(self._export, self._excluded):
             transfers, _ = self._core.copy_export(self._export, self._excluded)
             self._sender.add(map(pb.Transfer.FromString, transfers))
             return False

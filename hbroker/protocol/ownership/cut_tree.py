@@ -185,8 +185,8 @@ _NO_NAME: Final = "\0"
 
 
 @dataclass(slots=True)
-class _Set(Generic[AnyT]):
-    """A set of cuts. `answers`: how many questions have it."""
+class _CutSet(Generic[AnyT]):
+    """A set of cuts. `answers`: how many cached questions have this answer."""
 
     cuts: tuple[AnyT, ...]
     answers: int = 0
@@ -197,7 +197,7 @@ class TouchedCuts(Generic[AnyT]):
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Question, bytes] = OrderedDict()
-        self._sets: dict[bytes, _Set[AnyT]] = {}
+        self._sets: dict[bytes, _CutSet[AnyT]] = {}
         self._cuts = 0
 
     # Change
@@ -212,7 +212,7 @@ class TouchedCuts(Generic[AnyT]):
         known = self._sets.get(name)
         if known is None:
             self._make_room(len(found))
-            known = self._sets[name] = _Set(found)
+            known = self._sets[name] = _CutSet(found)
             self._cuts += len(found)
         self._answers[question] = name
         known.answers += 1

@@ -386,7 +386,7 @@ class Jurisdiction:
                 source.serving and not self.is_in_doubt,
                 until,
                 reserved=is_within(subtree, "$SYS"),
-                gathering=is_recovering,
+                recovering=is_recovering,
             )
         else:
             self._core.revoke(subtree)

@@ -383,7 +383,7 @@ class SessionTable:
         link for an earlier handover may be lost. Nothing may be handed over on such a link, because the
         session would end with it."""
         is_bare = not session.is_persistent and not self._subscription_store.has_any(session.id)
-        return is_bare and session.link is not None and self._core.is_one_sided(session.link)
+        return is_bare and session.link is not None and self._core.is_half_open(session.link)
 
     def _amend(self, now: int, session: Session, record: pb.SessionRecord) -> None:
         most = self._limits.session_expiry

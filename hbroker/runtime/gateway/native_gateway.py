@@ -23,10 +23,10 @@ from hbroker.gateway.native_api import (
 )
 from hbroker.protocol.packets import Address
 
-__all__ = ["NativeShell", "mqtt_event", "native_listeners"]
+__all__ = ["NativeGateway", "mqtt_event", "native_listeners"]
 
 
-class NativeShell:
+class NativeGateway:
     """The native gateway. Raises OSError if it cannot bind its socket.
 
     `core`: has the verbs that need no conversion.

@@ -36,7 +36,7 @@ from hbroker.gateway.events import WARNINGS
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
-from hbroker.runtime.gateway.native_gateway import NativeShell, native_listeners
+from hbroker.runtime.gateway.native_gateway import NativeGateway, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.launcher.ports import require_listeners
 from hbroker.runtime.logs import EventLog
@@ -104,8 +104,8 @@ class _Process:
             self._listeners, settings.limits
         )  # A file with an error is reported now, before the gateway has joined.
         listen = settings.listen or listen_for(settings.root)
-        self._shell = NativeShell(config, listen, workers=settings.workers, limits=settings.limits)
-        self._core = self._shell.core
+        self._native = NativeGateway(config, listen, workers=settings.workers, limits=settings.limits)
+        self._core = self._native.core
         self._hook = policy
         self._reload = reload
         self._on_ready: Callable[[tuple[str, ...]], None] | None = on_ready
@@ -176,7 +176,7 @@ class _Process:
         messages = core.poll_pool_messages(BATCH)
         for pool_client, message in messages:
             self._guard(control.handle_message, now, pool_client, message)
-        mqtt_events = self._shell.poll_mqtt(BATCH)
+        mqtt_events = self._native.poll_mqtt(BATCH)
         for request in mqtt_events:
             self._guard(control.handle_mqtt, now, request)
         due = control.poll_timeout()
@@ -230,11 +230,11 @@ class _Process:
         """Opens a listener. Returns it with its port. A listener that gives way takes any free port here,
         too, because its port may have been taken since it was checked."""
         try:
-            port = self._shell.open_listener(number, listener)
+            port = self._native.open_listener(number, listener)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not listener.gives_way:
                 raise
-            port = self._shell.open_listener(number, replace(listener, address=(listener.address[0], 0)))
+            port = self._native.open_listener(number, replace(listener, address=(listener.address[0], 0)))
         return replace(listener, address=(listener.address[0], port))
 
     def _check(self, number: int, check: Check) -> None:
@@ -290,7 +290,7 @@ class _Process:
             self._log.warning("listeners_kept", remedy="restart the gateway for listeners at other URLs")
             listeners = self._settings.listeners
         if self._on_ready is None:
-            self._shell.set_listeners(listeners, settings.limits)
+            self._native.set_listeners(listeners, settings.limits)
         return listeners
 
 

@@ -48,7 +48,7 @@ from hbroker.protocol.sessions.subscription_store import Subscription, record_of
 from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession, SavedWill, Storage
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, make_folder
-from hbroker.storage.record_file import Damage, Opened, RecordFile
+from hbroker.storage.record_file import Damage, FileContent, RecordFile
 from hbroker.storage.store import Store
 from hbroker.subtree import depth, prefixes
 
@@ -262,7 +262,7 @@ class NodeStateFiles(Storage):
         restored.has_lost_sessions = restored.has_lost_subscriptions
         return restored, downtime_us
 
-    def _parse(self, opened: Opened, kind: int, restored: RestoredState) -> None:
+    def _parse(self, opened: FileContent, kind: int, restored: RestoredState) -> None:
         """Decodes the records of one file. A record that is whole and cannot be decoded was written by
         another version; it counts as damaged."""
         unparsable = []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hbroker.cli.analysis.times import when
 from hbroker.spark_analysis.batch import Settings, analyse
 from hbroker.spark_analysis.data import reading, selection
-from hbroker.spark_analysis.data.runs import Choice, Process, Run, Wanted, choose, runs_of
+from hbroker.spark_analysis.data.runs import Choice, Process, Run, RunSelection, choose, runs_of
 from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.progress import Progression
 from tests.analysis import files, plain
@@ -59,18 +59,18 @@ THREE = [
 @pytest.mark.parametrize(
     ("wanted", "taken"),
     [
-        (Wanted(), [2]),
-        (Wanted(every=True), [0, 1, 2]),
-        (Wanted(at=at(115)), [1]),
-        (Wanted(at=at(200)), [2]),  # as it is printed, without fractions of a second
-        (Wanted(since=at(30)), [2]),
-        (Wanted(until=at(150)), [1]),
-        (Wanted(since=at(10), until=at(105), every=True), [0, 1]),
-        (Wanted(since=at(125), until=at(200)), []),
-        (Wanted(at=at(150)), []),
+        (RunSelection(), [2]),
+        (RunSelection(every=True), [0, 1, 2]),
+        (RunSelection(at=at(115)), [1]),
+        (RunSelection(at=at(200)), [2]),  # as it is printed, without fractions of a second
+        (RunSelection(since=at(30)), [2]),
+        (RunSelection(until=at(150)), [1]),
+        (RunSelection(since=at(10), until=at(105), every=True), [0, 1]),
+        (RunSelection(since=at(125), until=at(200)), []),
+        (RunSelection(at=at(150)), []),
     ],
 )
-def test_the_wanted_runs_are_chosen(wanted: Wanted, taken: list[int]) -> None:
+def test_the_wanted_runs_are_chosen(wanted: RunSelection, taken: list[int]) -> None:
     if not taken:
         with pytest.raises(
             AnalysisError, match="no run of the network has telemetry of that time; there are"
@@ -82,7 +82,7 @@ def test_the_wanted_runs_are_chosen(wanted: Wanted, taken: list[int]) -> None:
 
 
 def test_the_runs_left_out_are_named() -> None:
-    told = str(choose(THREE, Wanted()))
+    told = str(choose(THREE, RunSelection()))
     assert told.startswith("2026-03-02 00:03:00 to 00:03:20 UTC, 1 process; left out: 2 other runs")
     assert "2026-03-01 23:59:40 to 2026-03-02 00:00:00" in told
 
@@ -110,16 +110,21 @@ def telemetry(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]
 @pytest.mark.parametrize(
     ("wanted", "low", "high", "taken"),
     [
-        (Wanted(), 100, 200, 1),
-        (Wanted(every=True), 0, 200, 2),
-        (Wanted(at=at(5)), 0, 50, 1),
-        (Wanted(since=at(105), until=at(119)), 105, 119, 1),
-        (Wanted(since=at(10), every=True), 10, 200, 2),
-        (Wanted(until=at(12.5)), 0, 13, 1),
+        (RunSelection(), 100, 200, 1),
+        (RunSelection(every=True), 0, 200, 2),
+        (RunSelection(at=at(5)), 0, 50, 1),
+        (RunSelection(since=at(105), until=at(119)), 105, 119, 1),
+        (RunSelection(since=at(10), every=True), 10, 200, 2),
+        (RunSelection(until=at(12.5)), 0, 13, 1),
     ],
 )
 def test_exactly_the_rows_of_the_wanted_time_are_read(
-    spark: SparkSession, telemetry: tuple[Path, list[Row]], wanted: Wanted, low: int, high: int, taken: int
+    spark: SparkSession,
+    telemetry: tuple[Path, list[Row]],
+    wanted: RunSelection,
+    low: int,
+    high: int,
+    taken: int,
 ) -> None:
     place, rows = telemetry
     selected = selection.select(spark, f"file://{place}", wanted)
@@ -139,7 +144,7 @@ def test_a_part_of_the_latest_run_is_analysed(
     whole = broken.read_bytes()
     try:
         files.damage(broken, "messages_in")
-        wanted = Wanted(since=at(103), until=at(119))
+        wanted = RunSelection(since=at(103), until=at(119))
         settings = Settings(window_s=10, wanted=wanted)
         summary = analyse(spark, f"file://{place}", f"file://{tmp_path}/out", settings, Progression(spark))
     finally:

@@ -52,7 +52,7 @@ class Reports:
         self.windows.append((closed.begin, closed.end))
         self.changed.extend(closed.changed)
 
-    def stands(self, told: Sequence[Alert]) -> None:
+    def restored(self, told: Sequence[Alert]) -> None:
         self.standing = list(told)
 
     def late(self, count: int) -> None:

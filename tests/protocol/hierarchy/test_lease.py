@@ -48,16 +48,18 @@ def test_the_jurisdiction_has_the_grant_until_the_lease_ends() -> None:
 
 def test_a_change_of_the_lease_policy_is_reported_once() -> None:
     lease, _ = a_lease()
-    assert lease.renew(0, granted(serve=True)) == Renewal(is_news=False, is_fenced_now=False)
+    assert lease.renew(0, granted(serve=True)) == Renewal(must_tell_parent=False, is_fenced_now=False)
     assert not lease.is_over(10**12)
-    assert lease.renew(0, granted(serve=False)) == Renewal(is_news=True, is_fenced_now=True)
-    assert lease.renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=False)
-    assert a_lease()[0].renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=True)
+    assert lease.renew(0, granted(serve=False)) == Renewal(must_tell_parent=True, is_fenced_now=True)
+    assert lease.renew(0, granted(serve=False)) == Renewal(must_tell_parent=False, is_fenced_now=False)
+    assert a_lease()[0].renew(0, granted(serve=False)) == Renewal(must_tell_parent=False, is_fenced_now=True)
 
 
 def test_an_answer_matches_its_join_once_and_only_one_of_the_newest_joins() -> None:
     settings = NodeSettings("n", "a", ADDRESS)
-    context: Any = SimpleNamespace(settings=settings, incarnation=5, random=Random(1), keeps_queues=True)
+    context: Any = SimpleNamespace(
+        settings=settings, incarnation=5, random=Random(1), has_restored_queues=True
+    )
     lease, _ = a_lease()
     lease.epoch = 3
     join_requests = JoinRequests("a", context, lease)

@@ -397,11 +397,11 @@ def test_a_connected_session_gets_a_link_from_the_new_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_one_sided", "has_subscribed", "is_replaced"),
+    ("is_half_open", "has_subscribed", "is_replaced"),
     [(True, False, True), (False, False, False), (True, True, False)],
 )
 def test_a_link_that_the_client_never_answered_is_replaced_in_a_handover(
-    is_one_sided: bool, has_subscribed: bool, is_replaced: bool
+    is_half_open: bool, has_subscribed: bool, is_replaced: bool
 ) -> None:
     source, target = SoleNode(), SoleNode()
     source.subscribe(source.link_up(S), "home/#")
@@ -410,8 +410,8 @@ def test_a_link_that_the_client_never_answered_is_replaced_in_a_handover(
     stale = target.link_up(S)
     if has_subscribed:
         target.subscribe(stale, "garden/#")
-    if is_one_sided:
-        target.core.one_sided.add(stale)
+    if is_half_open:
+        target.core.half_open.add(stale)
     target.node.sessions.install_state(target.now, received_state(record, subscriptions=(subscription,)))
     target.node.owner_subscriptions.install_state("home", [subscription])
     assert target.core.closed == [stale] * is_replaced

@@ -35,7 +35,7 @@ pub struct PoolClient {
     /// When the client is removed at the latest, if it has been closed.
     pub closing: Option<Micros>,
     /// Something has happened to it in this event-loop iteration.
-    pub is_touched: bool,
+    pub is_dirty: bool,
     /// It is in the queue of the clients with datagrams to send, with events to report, with messages to
     /// deliver.
     pub sends: bool,
@@ -70,7 +70,7 @@ impl PoolClient {
             session: config.session,
             engine: Engine::new(Config { hold: true, ..config }, 0, 1, shared),
             closing: None,
-            is_touched: false,
+            is_dirty: false,
             sends: false,
             tells: false,
             reads: false,

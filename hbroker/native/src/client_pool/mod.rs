@@ -9,7 +9,7 @@
 //! for each client. Clients with datagrams to send, events to report or messages to deliver are in three
 //! queues. A queue is served round robin, with a few datagrams, events or messages for each client, so that a
 //! busy client does not delay the others. At the end of an event-loop iteration the pool looks once at each
-//! client that was touched in it.
+//! client that has changed in it.
 //!
 //! ```text
 //!     core                     the verbs of the native API
@@ -76,7 +76,7 @@ pub struct ClientPool {
     generation: u32,
     by_session: HashMap<u64, PoolClientId, KeyedHash>,
     timers: BTreeSet<(Micros, usize)>,
-    touched: Vec<usize>,
+    dirty: Vec<usize>,
     with_datagrams: VecDeque<usize>,
     with_events: VecDeque<usize>,
     with_messages: VecDeque<usize>,
@@ -101,7 +101,7 @@ impl ClientPool {
             generation: 0,
             by_session: HashMap::with_hasher(hasher),
             timers: BTreeSet::new(),
-            touched: Vec::new(),
+            dirty: Vec::new(),
             with_datagrams: VecDeque::new(),
             with_events: VecDeque::new(),
             with_messages: VecDeque::new(),
@@ -141,14 +141,14 @@ impl ClientPool {
     pub fn close_pool_client(&mut self, now: Micros, id: PoolClientId) {
         if let Some(pool_client) = self.pool_client(id).filter(|pool_client| pool_client.closing.is_none()) {
             pool_client.closing = Some(now + LINGER);
-            self.touch(id.slot());
+            self.mark_dirty(id.slot());
         }
     }
 
     /// The client's engine, which the caller may change; `None` if there is no such client.
     pub fn engine(&mut self, id: PoolClientId) -> Option<&mut Engine> {
         self.pool_client(id)?;
-        self.touch(id.slot());
+        self.mark_dirty(id.slot());
         self.pool_client(id).map(|pool_client| &mut pool_client.engine)
     }
 
@@ -193,7 +193,7 @@ impl ClientPool {
             if pool_client.tells {
                 self.with_events.push_back(slot);
             }
-            self.touch(slot);
+            self.mark_dirty(slot);
         }
         taken
     }
@@ -262,9 +262,9 @@ impl ClientPool {
 
     // An event-loop iteration and its end
 
-    fn touch(&mut self, slot: usize) {
-        if !std::mem::replace(&mut self.pool_clients[slot].is_touched, true) {
-            self.touched.push(slot);
+    fn mark_dirty(&mut self, slot: usize) {
+        if !std::mem::replace(&mut self.pool_clients[slot].is_dirty, true) {
+            self.dirty.push(slot);
         }
     }
 
@@ -292,12 +292,12 @@ impl ClientPool {
         }
     }
 
-    /// Puts every touched client into the queues where it belongs.
-    fn sort_touched(&mut self, now: Micros) {
-        let mut touched = std::mem::take(&mut self.touched);
-        for slot in touched.drain(..) {
+    /// Puts every changed client into the queues where it belongs.
+    fn sort_dirty(&mut self, now: Micros) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for slot in dirty.drain(..) {
             let pool_client = &mut self.pool_clients[slot];
-            pool_client.is_touched = false;
+            pool_client.is_dirty = false;
             if pool_client.is_over(now) {
                 self.remove(slot);
                 continue;
@@ -316,7 +316,7 @@ impl ClientPool {
             enqueue(&mut self.with_messages, slot, &mut pool_client.reads, reads);
             schedule(&mut self.timers, slot, pool_client);
         }
-        self.touched = touched; // Its memory serves the next iteration.
+        self.dirty = dirty; // Its memory serves the next iteration.
     }
 
     /// Delivers messages to the sink, until it is full.
@@ -331,7 +331,7 @@ impl ClientPool {
                 self.with_messages.push_back(slot);
             }
             self.sink.take(now, pool_client.id, items);
-            self.touch(slot);
+            self.mark_dirty(slot);
         }
         self.sink.flush(now);
     }
@@ -350,8 +350,8 @@ impl ClientPool {
                 queue.retain(|&other| other != slot);
             }
         }
-        if pool_client.is_touched {
-            self.touched.retain(|&other| other != slot);
+        if pool_client.is_dirty {
+            self.dirty.retain(|&other| other != slot);
         }
         self.ended += pool_client.engine.engine_counters();
     }
@@ -381,7 +381,7 @@ impl Machine for ClientPool {
             let pool_client = &mut self.pool_clients[slot];
             pool_client.scheduled = Micros::MAX;
             pool_client.engine.handle_timeout(now);
-            self.touch(slot);
+            self.mark_dirty(slot);
         }
     }
 
@@ -391,9 +391,9 @@ impl Machine for ClientPool {
 
     fn end_turn(&mut self, now: Micros) {
         self.hand_answers_on(now);
-        self.sort_touched(now);
+        self.sort_dirty(now);
         self.hand_on(now);
-        self.sort_touched(now);
+        self.sort_dirty(now);
     }
 
     fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {

@@ -31,7 +31,7 @@ use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::machine::Machine;
 use crate::engine::metrics::counters::{Counters, Drop, EngineCounters};
-use crate::engine::metrics::load::Weight;
+use crate::engine::metrics::load::LoadGauges;
 use crate::engine::owner::forward::retain;
 use crate::engine::owner::subscriptions::Opened;
 use crate::engine::retained::replay::Request;
@@ -143,7 +143,7 @@ impl Core {
     /// The link of a session that another node handed over (§5.4). It is opened if there is none; `None`:
     /// there are too many.
     pub fn adopt(&self, session: u64, address: SocketAddr) -> Option<LinkId> {
-        let worker = self.shared.directory.place_for(session);
+        let worker = self.shared.home_workers.place_for(session);
         self.on(worker, |engine, now| engine.adopt(now, session, address))
     }
 
@@ -160,7 +160,7 @@ impl Core {
     /// Opens a session, or changes it. `bounds`: the limits of its queue; 0 means the node's own. False:
     /// there are too many sessions, or it is not persistent and has no link.
     pub fn open_session(&self, session: u64, persistent: bool, bounds: Bounds) -> bool {
-        let mut home = self.shared.directory.place_for(session);
+        let mut home = self.shared.home_workers.place_for(session);
         loop {
             match self.on(home, |engine, now| engine.open_session(now, session, persistent, bounds)) {
                 Opened::Here => return true,
@@ -340,7 +340,7 @@ impl Core {
     }
 
     fn session_key(&self, session: u64) -> Option<SessionKey> {
-        let home = self.shared.directory.worker_of(session)?;
+        let home = self.shared.home_workers.worker_of(session)?;
         self.on(home, |engine, _| engine.session_key(session))
     }
 
@@ -467,7 +467,7 @@ impl Core {
             .each(|name, value| report.count(name, value));
         let sockets = self.endpoint().into_iter().flat_map(Endpoint::counters);
         sockets.for_each(|(name, value)| report.count(name, value));
-        let Weight { sessions, publishers, queued_messages, queued_bytes } = self.weigh();
+        let LoadGauges { sessions, publishers, queued_messages, queued_bytes } = self.load_gauges();
         report.gauges.extend([
             ("workers", self.workers().into()),
             ("sessions", sessions),
@@ -480,14 +480,14 @@ impl Core {
     }
 
     /// The gauges of all workers. No worker's lock is held for long, however many sessions there are.
-    fn weigh(&self) -> Weight {
-        let mut weight = Weight::default();
+    fn load_gauges(&self) -> LoadGauges {
+        let mut gauges = LoadGauges::default();
         for worker in 0..self.workers() {
             let mut next = Some(0);
             while let Some(from) = next {
-                next = self.on(worker, |engine, _| engine.weigh(from, &mut weight));
+                next = self.on(worker, |engine, _| engine.add_load_gauges(from, &mut gauges));
             }
         }
-        weight
+        gauges
     }
 }

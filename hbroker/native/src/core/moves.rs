@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use rand::Rng;
 
 use super::Core;
-use crate::engine::handover::copied::Step;
+use crate::engine::handover::copied::CopyStep;
 use crate::engine::handover::exporting::HELD_STEP;
-use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
-use crate::engine::handover::moves::{Copying, HeldPlace, Move, Moves};
-use crate::engine::sessions::session::copying::Progress;
+use crate::engine::handover::held_queues::{HeldQueue, HeldQueues, add_queued};
+use crate::engine::handover::moves::{HeldCursor, Move, Moves, NodeExport};
+use crate::engine::sessions::session::copying::CopyProgress;
 use crate::topic::Region;
 use crate::wire::Transfers;
 
@@ -33,133 +33,133 @@ impl Core {
             engine.begin_export(id);
             waiting += engine.queued_bytes();
         });
-        let copying = Copying {
+        let node_export = NodeExport {
             subtree: region.subtree.into(),
-            less: region.less.to_vec(),
+            excluded: region.excluded.to_vec(),
             before,
-            at: HeldPlace::default(),
+            at: HeldCursor::default(),
             worker: 0,
             round: 0,
             copied: 0,
             most: 2 * waiting + SLACK,
         };
-        moves.all.insert(id, Move::Copying(copying));
+        moves.all.insert(id, Move::Export(node_export));
         id
     }
 
     /// Copies the next step, as serialised TRANSFERs. True: little is left, or more arrives than can be
-    /// copied. `less`: the region's current cuts.
-    pub fn copy_export(&self, id: u64, less: &[String]) -> (Vec<Vec<u8>>, bool) {
+    /// copied. `excluded`: the region's current cuts.
+    pub fn copy_export(&self, id: u64, excluded: &[String]) -> (Vec<Vec<u8>>, bool) {
         let mut moves = self.shared.moves.lock();
-        let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {
+        let Some(Move::Export(node_export)) = moves.all.get_mut(&id) else {
             return (Vec::new(), true);
         };
-        self.fit_region(id, copying, less);
+        self.set_excluded(id, node_export, excluded);
         let mut out = Transfers::default();
-        if self.copy_held(id, copying, &mut out) != Progress::Over {
+        if self.copy_held(id, node_export, &mut out) != CopyProgress::Done {
             return (out.into_all(), false);
         }
-        let region = Region { subtree: &copying.subtree, less: &copying.less };
-        let (step, is_round_over) = self.on(copying.worker, |engine, _| engine.copy_export(id, region));
-        copying.round += step.bytes;
-        copying.copied += step.bytes;
+        let region = Region { subtree: &node_export.subtree, excluded: &node_export.excluded };
+        let (step, is_round_over) = self.on(node_export.worker, |engine, _| engine.copy_export(id, region));
+        node_export.round += step.bytes;
+        node_export.copied += step.bytes;
         let copies = step.copies.len() as u64;
         add_step(&mut out, step);
-        let mut is_near = copying.copied > copying.most;
+        let mut is_near = node_export.copied > node_export.most;
         if is_round_over {
-            copying.worker = (copying.worker + 1) % self.workers();
-            if copying.worker == 0 {
-                is_near |= std::mem::take(&mut copying.round) < LITTLE;
+            node_export.worker = (node_export.worker + 1) % self.workers();
+            if node_export.worker == 0 {
+                is_near |= std::mem::take(&mut node_export.round) < LITTLE;
             }
         }
         moves.copied += copies;
         (out.into_all(), is_near)
     }
 
-    /// Whether messages that move are still to be copied: those that only the store has, and those that were held
-    /// before. [`Self::copy_export`] continues with them. The answer is about what sessions have at the first call,
-    /// or the first since `less` has changed: from then on no message of the region may be accepted.
-    pub fn is_uncopied(&self, id: u64, less: &[String]) -> bool {
+    /// Whether messages that move are still to be copied by [`Self::copy_export`]: those that only the store has, and
+    /// those that were held before. The first call, and the first one after a change of `excluded`, determines which
+    /// messages these are. From then on no message of the region may be accepted.
+    pub fn has_uncopied(&self, id: u64, excluded: &[String]) -> bool {
         let mut moves = self.shared.moves.lock();
-        let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {
+        let Some(Move::Export(node_export)) = moves.all.get_mut(&id) else {
             return false;
         };
-        self.fit_region(id, copying, less);
+        self.set_excluded(id, node_export, excluded);
         let uncopied =
-            (0..self.workers()).find(|&worker| self.on(worker, |engine, _| engine.is_uncopied(id)));
-        uncopied.inspect(|&worker| copying.worker = worker).is_some()
-            || copying.at.queue < copying.before.queues.len()
+            (0..self.workers()).find(|&worker| self.on(worker, |engine, _| engine.has_uncopied(id)));
+        uncopied.inspect(|&worker| node_export.worker = worker).is_some()
+            || node_export.at.queue < node_export.before.queues.len()
     }
 
-    /// Copies a step of what was held before.
-    fn copy_held(&self, id: u64, copying: &mut Copying, out: &mut Transfers) -> Progress {
-        let Copying { before, at, .. } = copying;
-        let Some(moving) = before.queues.get(at.queue) else {
-            return Progress::Over;
+    /// Takes the next step of copying queues that were held before.
+    fn copy_held(&self, id: u64, node_export: &mut NodeExport, out: &mut Transfers) -> CopyProgress {
+        let NodeExport { before, at, .. } = node_export;
+        let Some(held_queue) = before.queues.get(at.queue) else {
+            return CopyProgress::Done;
         };
-        if let Some(stored) = moving.stored().filter(|_| at.stored < u64::MAX) {
+        if let Some(stored) = held_queue.stored().filter(|_| at.stored < u64::MAX) {
             let copy = self.on(stored.key.worker(), |engine, _| engine.copy_held(id, stored, at.stored));
             let Some((queued_messages, next)) = copy else {
-                return Progress::Reads;
+                return CopyProgress::AwaitsStore;
             };
-            moving.send(queued_messages.iter(), out);
+            held_queue.send(queued_messages.iter(), out);
             at.stored = if stored.numbers.highest().is_none_or(|last| next > last) { u64::MAX } else { next };
-            return Progress::Full;
+            return CopyProgress::StepFull;
         }
         let mut count = 0;
-        moving.send(moving.left_from(at.position).take(HELD_STEP).inspect(|_| count += 1), out);
+        held_queue.send(held_queue.left_from(at.position).take(HELD_STEP).inspect(|_| count += 1), out);
         match count < HELD_STEP {
-            true => *at = HeldPlace { queue: at.queue + 1, ..HeldPlace::default() },
+            true => *at = HeldCursor { queue: at.queue + 1, ..HeldCursor::default() },
             false => at.position += count,
         }
-        Progress::Full
+        CopyProgress::StepFull
     }
 
     /// Cancels an export: nothing moves. Returns the number under which earlier records are still held; 0:
     /// there are none.
     pub fn stop_export(&self, id: u64) -> u64 {
         let mut moves = self.shared.moves.lock();
-        let Some(Move::Copying(copying)) = moves.all.remove(&id) else {
+        let Some(Move::Export(node_export)) = moves.all.remove(&id) else {
             return 0;
         };
         self.each(|engine, _| engine.stop_export(id));
-        if copying.before.is_empty() {
+        if node_export.before.is_empty() {
             return 0;
         }
-        moves.all.insert(id, Move::HeldQueues(copying.before));
+        moves.all.insert(id, Move::HeldQueues(node_export.before));
         id
     }
 
     /// Finishes an export. It takes the region's queues and seen message ids out of the workers, refuses open
     /// messages, and holds the records from now on. Returns the difference to the copies, as serialised
-    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and then [`Self::is_uncopied`]
+    /// TRANSFERs. A barrier that was sent after the region was cut must have passed, and then [`Self::has_uncopied`]
     /// must be false.
-    pub fn finish_export(&self, id: u64, less: &[String]) -> Vec<Vec<u8>> {
+    pub fn finish_export(&self, id: u64, excluded: &[String]) -> Vec<Vec<u8>> {
         let mut moves = self.shared.moves.lock();
-        let Some(Move::Copying(mut copying)) = moves.all.remove(&id) else {
+        let Some(Move::Export(mut node_export)) = moves.all.remove(&id) else {
             return Vec::new();
         };
-        self.fit_region(id, &mut copying, less);
-        let region = Region { subtree: &copying.subtree, less: &copying.less };
+        self.set_excluded(id, &mut node_export, excluded);
+        let region = Region { subtree: &node_export.subtree, excluded: &node_export.excluded };
         self.each(|engine, now| engine.refuse_open(now, region));
         let mut out = Transfers::default();
         let (mut queues, mut seen) = (Vec::new(), Vec::new());
         self.each(|engine, now| {
-            let (moving, gone) = engine.finish_export(now, id, region);
+            let (held_queues, gone) = engine.finish_export(now, id, region);
             gone.iter().for_each(|gone| out.add_gone(gone));
-            queues.extend(moving);
+            queues.extend(held_queues);
         });
         let mut choices = Vec::new();
         self.each(|engine, now| {
             seen.extend(engine.export_seen(now));
             choices.extend(engine.export_choices());
         });
-        while self.copy_held(id, &mut copying, &mut out) == Progress::Full {}
-        for moving in &queues {
-            moves.rest += moving.uncopied().count() as u64;
-            moving.send(moving.uncopied(), &mut out);
+        while self.copy_held(id, &mut node_export, &mut out) == CopyProgress::StepFull {}
+        for held_queue in &queues {
+            moves.rest += held_queue.uncopied().count() as u64;
+            held_queue.send(held_queue.uncopied(), &mut out);
         }
-        let mut held = copying.before;
+        let mut held = node_export.before;
         held.seen.extend(seen);
         held.seen.iter().for_each(|record| out.add_seen(record));
         held.choices.extend(choices);
@@ -210,11 +210,11 @@ impl Core {
                 engine.import_choices(&held.choices);
             });
         }
-        let mut of_worker: BTreeMap<u8, Vec<Moving>> = BTreeMap::new();
-        for moving in held.queues {
+        let mut of_worker: BTreeMap<u8, Vec<HeldQueue>> = BTreeMap::new();
+        for held_queue in held.queues {
             // If there is no such session, worker 0 counts the messages as dropped.
-            let home = self.shared.directory.worker_of(moving.session).unwrap_or(0);
-            of_worker.entry(home).or_default().push(moving);
+            let home = self.shared.home_workers.worker_of(held_queue.session).unwrap_or(0);
+            of_worker.entry(home).or_default().push(held_queue);
         }
         let install = |(home, all): (u8, Vec<_>)| self.on(home, |engine, now| engine.install(now, all));
         of_worker.into_iter().map(install).sum()
@@ -227,7 +227,7 @@ impl Core {
             held.drop_spooled();
             held.submit(mailbox);
         }
-        for stored in held.queues.into_iter().filter_map(Moving::into_stored) {
+        for stored in held.queues.into_iter().filter_map(HeldQueue::into_stored) {
             self.on(stored.key.worker(), |engine, _| engine.forget_moved(&stored));
         }
     }
@@ -239,17 +239,17 @@ impl Core {
         with("handover_rest", moves.rest);
     }
 
-    /// If the region has changed, all copies are invalid.
-    fn fit_region(&self, id: u64, copying: &mut Copying, less: &[String]) {
-        if copying.less != less {
-            copying.less = less.to_vec();
-            (copying.worker, copying.round, copying.copied) = (0, 0, 0);
-            self.each(|engine, _| engine.copy_anew(id));
+    /// Sets the excluded subtrees. If they have changed, all copies are void.
+    fn set_excluded(&self, id: u64, node_export: &mut NodeExport, excluded: &[String]) {
+        if node_export.excluded != excluded {
+            node_export.excluded = excluded.to_vec();
+            (node_export.worker, node_export.round, node_export.copied) = (0, 0, 0);
+            self.each(|engine, _| engine.restart_copy(id));
         }
     }
 }
 
-fn add_step(out: &mut Transfers, step: Step) {
+fn add_step(out: &mut Transfers, step: CopyStep) {
     step.gone.iter().for_each(|gone| out.add_gone(gone));
     for (queue, session, queued_message) in &step.copies {
         add_queued(out, (*queue, *session), queued_message);

@@ -248,7 +248,7 @@ impl EndpointState {
         let mut state = self.state.lock();
         if state.fault.is_none() {
             state.fault = Some(fault);
-            self.output.light();
+            self.output.raise();
         }
     }
 

@@ -27,7 +27,7 @@ const NOTIFIED: u8 = 2;
 pub struct Waker {
     state: AtomicU8,
     deadline: AtomicU64,
-    bell: Doorbell,
+    event_fd: EventFd,
 }
 
 impl Waker {
@@ -35,14 +35,14 @@ impl Waker {
         Ok(Self {
             state: AtomicU8::new(AWAKE),
             deadline: AtomicU64::new(Micros::MAX),
-            bell: Doorbell::new()?,
+            event_fd: EventFd::new()?,
         })
     }
 
     /// Makes the worker look at its machine again: at once if it sleeps, else before it next sleeps.
     pub fn wake(&self) {
         if self.state.swap(NOTIFIED, Ordering::AcqRel) == SLEEPING {
-            self.bell.ring();
+            self.event_fd.set();
         }
     }
 
@@ -70,30 +70,30 @@ impl Waker {
         slept
     }
 
-    /// The worker is awake again; `rung`: its descriptor was readable.
-    pub fn end_sleep(&self, rung: bool) {
+    /// The worker is awake again; `was_set`: its descriptor was readable.
+    pub fn end_sleep(&self, was_set: bool) {
         self.state.swap(AWAKE, Ordering::AcqRel);
-        if rung {
-            self.bell.silence();
+        if was_set {
+            self.event_fd.clear();
         }
     }
 
     /// The descriptor that the worker polls while it sleeps.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.event_fd.as_fd()
     }
 }
 
 /// Signals to a reader that at least one of several workers has output for it.
 pub struct OutputSignal {
-    state: Mutex<Signalled>,
+    state: Mutex<SignalState>,
     changed: Condvar,
-    bell: Doorbell,
+    event_fd: EventFd,
 }
 
-struct Signalled {
+struct SignalState {
     /// How many workers have output.
-    lit: usize,
+    raised: usize,
     /// The descriptor is in use, so its state must be kept up to date.
     watched: bool,
 }
@@ -101,39 +101,39 @@ struct Signalled {
 impl OutputSignal {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            state: Mutex::new(Signalled { lit: 0, watched: false }),
+            state: Mutex::new(SignalState { raised: 0, watched: false }),
             changed: Condvar::new(),
-            bell: Doorbell::new()?,
+            event_fd: EventFd::new()?,
         })
     }
 
     /// One more worker has output.
-    pub fn light(&self) {
+    pub fn raise(&self) {
         let mut state = self.state.lock();
-        state.lit += 1;
-        if state.lit == 1 {
+        state.raised += 1;
+        if state.raised == 1 {
             if state.watched {
-                self.bell.ring();
+                self.event_fd.set();
             }
             self.changed.notify_all();
         }
     }
 
     /// One worker less has output.
-    pub fn extinguish(&self) {
+    pub fn lower(&self) {
         let mut state = self.state.lock();
-        state.lit -= 1;
-        if state.lit == 0 && state.watched {
-            self.bell.silence();
+        state.raised -= 1;
+        if state.raised == 0 && state.watched {
+            self.event_fd.clear();
         }
     }
 
     /// Blocks until a worker has output. False: the deadline has passed.
     pub fn wait_until(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
-        while state.lit == 0 {
+        while state.raised == 0 {
             if self.changed.wait_until(&mut state, deadline).timed_out() {
-                return state.lit > 0;
+                return state.raised > 0;
             }
         }
         true
@@ -144,36 +144,36 @@ impl OutputSignal {
         let mut state = self.state.lock();
         if !state.watched {
             state.watched = true;
-            if state.lit > 0 {
-                self.bell.ring();
+            if state.raised > 0 {
+                self.event_fd.set();
             }
         }
-        self.bell.as_fd()
+        self.event_fd.as_fd()
     }
 }
 
-/// A descriptor that one side makes readable and the other side unreadable.
-struct Doorbell {
-    event: File,
+/// An eventfd: one side makes it readable, the other side unreadable.
+struct EventFd {
+    file: File,
 }
 
-impl Doorbell {
+impl EventFd {
     fn new() -> io::Result<Self> {
-        Ok(Self { event: File::from(crate::endpoint::socket::event_fd()?) })
+        Ok(Self { file: File::from(crate::endpoint::socket::event_fd()?) })
     }
 
-    fn ring(&self) {
+    fn set(&self) {
         // The only error is a counter at its limit, and then the descriptor is readable already.
-        let _ = (&self.event).write(&1u64.to_ne_bytes());
+        let _ = (&self.file).write(&1u64.to_ne_bytes());
     }
 
-    fn silence(&self) {
+    fn clear(&self) {
         // The only error is a counter of zero: then it is not readable already.
-        let _ = (&self.event).read(&mut [0; 8]);
+        let _ = (&self.file).read(&mut [0; 8]);
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        self.file.as_fd()
     }
 }
 
@@ -197,33 +197,33 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_in_sleep_rings_once_and_is_consumed() {
+    fn a_notification_in_sleep_sets_the_descriptor_once_and_is_consumed() {
         let waker = Waker::new().unwrap();
         assert!(waker.begin_sleep());
         waker.wake();
         waker.wake();
-        assert!(waker.bell.is_ringing());
+        assert!(waker.event_fd.is_set());
         waker.end_sleep(true);
-        assert!(!waker.bell.is_ringing());
+        assert!(!waker.event_fd.is_set());
         assert!(waker.begin_sleep(), "what was notified in sleep is worked through after it");
     }
 
     #[test]
-    fn a_signal_that_nobody_watches_costs_no_ring_until_it_is_watched() {
+    fn a_signal_that_nobody_watches_costs_no_system_call_until_it_is_watched() {
         let signal = OutputSignal::new().unwrap();
-        signal.light();
-        assert!(!signal.bell.is_ringing());
+        signal.raise();
+        assert!(!signal.event_fd.is_set());
         signal.as_fd();
-        assert!(signal.bell.is_ringing());
-        signal.light();
-        signal.extinguish();
-        assert!(signal.bell.is_ringing());
-        signal.extinguish();
-        assert!(!signal.bell.is_ringing());
+        assert!(signal.event_fd.is_set());
+        signal.raise();
+        signal.lower();
+        assert!(signal.event_fd.is_set());
+        signal.lower();
+        assert!(!signal.event_fd.is_set());
     }
 
-    impl Doorbell {
-        fn is_ringing(&self) -> bool {
+    impl EventFd {
+        fn is_set(&self) -> bool {
             crate::endpoint::socket::wait_readable(self.as_fd().as_raw_fd(), Duration::ZERO).unwrap()
         }
     }

@@ -223,15 +223,15 @@ impl<M: Machine> Worker<M> {
         traffic::add(&self.worker_handle.counters.hold_offs, usize::from(hold_off.is_some()));
         let listens = self.stalled.is_none() && hold_off.is_none();
         let interest = Interest { readable: listens, writable: self.blocked };
-        let rung = match hold_off {
+        let was_set = match hold_off {
             Some(longest) => {
                 let left = Duration::from_micros(due.saturating_sub(now));
                 socket::wait(&self.socket, interest, waker.as_fd(), Some(longest.min(left)))
             }
             None => sleeper.sleep(&self.socket, interest, waker.as_fd(), now, due),
         };
-        waker.end_sleep(*rung.as_ref().unwrap_or(&false));
-        rung.map(drop)
+        waker.end_sleep(*was_set.as_ref().unwrap_or(&false));
+        was_set.map(drop)
     }
 }
 

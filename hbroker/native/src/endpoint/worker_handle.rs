@@ -54,7 +54,7 @@ pub struct WorkerHandle<M: Machine> {
 pub struct LockedMachine<M> {
     pub machine: M,
     /// Whether its output is signalled.
-    lit: bool,
+    is_signalled: bool,
     /// When a caller last sent itself.
     sent_at: Micros,
     /// How many calls have had no effect yet.
@@ -114,7 +114,13 @@ impl<M: Machine> WorkerHandle<M> {
         let (mailbox, inbox) = sync_channel(MAILBOX);
         let turn_hook = machine.turn_hook();
         let worker_handle = Self {
-            locked: Mutex::new(LockedMachine { machine, lit: false, sent_at: 0, gathered: 0, closed: false }),
+            locked: Mutex::new(LockedMachine {
+                machine,
+                is_signalled: false,
+                sent_at: 0,
+                gathered: 0,
+                closed: false,
+            }),
             send_side: Mutex::new(SendSide { egress: Egress::new(socket.segments()), socket: Some(socket) }),
             waker: Waker::new()?,
             mailbox,
@@ -220,10 +226,10 @@ impl<M: Machine> WorkerHandle<M> {
 
     /// Signals to the reader whether the machine has output.
     pub fn show_output(&self, locked: &mut LockedMachine<M>) {
-        let lit = locked.machine.has_output();
-        if lit != locked.lit {
-            locked.lit = lit;
-            if lit { self.endpoint_state.output.light() } else { self.endpoint_state.output.extinguish() }
+        let is_signalled = locked.machine.has_output();
+        if is_signalled != locked.is_signalled {
+            locked.is_signalled = is_signalled;
+            if is_signalled { self.endpoint_state.output.raise() } else { self.endpoint_state.output.lower() }
         }
     }
 

@@ -42,12 +42,12 @@ use crate::engine::fragmentation::fragments::Splitter;
 use crate::engine::handover::moves::Moves;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::owner::forward::Forwarder;
-use crate::engine::owner::holds::{FullSessions, Holds};
+use crate::engine::owner::holds::{FullSessions, ThrottledLinks};
 use crate::engine::owner::home_workers::HomeWorkers;
-use crate::engine::owner::member_loads::MemberLoads;
+use crate::engine::owner::member_loads::MemberFitness;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
-use crate::engine::publisher::sending::CachedRoute;
+use crate::engine::publisher::sending::FastPath;
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
@@ -77,11 +77,11 @@ const FIRST_NUMBER_SHIFT: u32 = 44;
 /// What the workers of one core share. No datagram of an established link needs it.
 #[derive(Clone)]
 pub struct Shared {
-    pub directory: Arc<HomeWorkers>,
+    pub home_workers: Arc<HomeWorkers>,
     pub retained: Arc<Mutex<RetainedStore>>,
     /// Subtrees that are moving, in or out.
     pub moves: Arc<Mutex<Moves>>,
-    member_loads: Arc<MemberLoads>,
+    member_fitness: Arc<MemberFitness>,
     /// Counts, by host, the links that their peers opened, and the sessions without a link.
     hosts: Arc<HostCounts>,
     /// Links opened so far. Each link has an incarnation of its own, so that its peer can distinguish it from
@@ -93,12 +93,12 @@ impl Shared {
     /// For a core of `workers` workers.
     pub fn new(config: &Config, workers: u8) -> Self {
         let bounds = host_counts::Bounds { all: config.max_links, of_host: config.max_links_of_host };
-        let directory = if workers > 1 { HomeWorkers::new(config.seed) } else { HomeWorkers::of_one() };
+        let home_workers = if workers > 1 { HomeWorkers::new(config.seed) } else { HomeWorkers::single() };
         Self {
-            directory: Arc::new(directory),
+            home_workers: Arc::new(home_workers),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes, config.seed))),
             moves: Arc::new(Mutex::new(Moves::new(config, config.seed ^ config.incarnation))),
-            member_loads: Arc::new(MemberLoads::new(config.seed)),
+            member_fitness: Arc::new(MemberFitness::new(config.seed)),
             hosts: Arc::new(HostCounts::new(bounds, config.seed)),
             opened: Arc::default(),
         }
@@ -130,7 +130,7 @@ struct Client {
     paused: Pauses,
     /// A buffer for what one PUBACK settles. Kept for its memory.
     answered: Vec<(Ticket, Positions)>,
-    cached_route: CachedRoute,
+    fast_path: FastPath,
 }
 
 pub struct Engine {
@@ -178,10 +178,10 @@ impl Engine {
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), hasher),
                 pending: PendingSettlement::default(),
                 exports: Vec::new(),
-                holds: Holds::default(),
-                full: FullSessions::default(),
-                others_are_full: false,
-                member_loads: (workers > 1).then(|| Arc::clone(&shared.member_loads)),
+                throttled_links: ThrottledLinks::default(),
+                full_sessions: FullSessions::default(),
+                other_workers_are_full: false,
+                member_fitness: (workers > 1).then(|| Arc::clone(&shared.member_fitness)),
                 counters: Counters::default(),
                 load: config.counts_load().then(|| Box::new(Load::new())),
                 storing: None,
@@ -211,15 +211,15 @@ impl Engine {
                 continue;
             };
             match entry.link.handle_timeout(now) {
-                Liveness::Alive => self.out.links.touch(id),
+                Liveness::Alive => self.out.links.mark_dirty(id),
                 Liveness::TimedOut => self.end_link(now, id, DownReason::Timeout),
             }
         }
         self.resume_paused(now);
         self.expire_waiting(now);
-        self.tend_retained(now);
-        if now >= self.out.sessions.next_look() {
-            self.look(now);
+        self.step_retained(now);
+        if now >= self.out.sessions.next_check() {
+            self.check_sessions(now);
         }
         if now >= self.housekeeping {
             self.run_housekeeping(now);
@@ -240,7 +240,7 @@ impl Engine {
             counted.commit(&destination, start);
         }
         let (departed, side) = (&mut self.departed, &mut self.side);
-        links.drain_touched(now, |entry| {
+        links.drain_dirty(now, |entry| {
             let is_left = entry.link.poll_transmit(now, &mut counted);
             entry.timed.take_departed(&entry.link, departed);
             if std::mem::take(&mut entry.awaits_room)
@@ -264,7 +264,7 @@ impl Engine {
         if let Some(storing) = &mut self.out.storing {
             storing.return_tickets(&mut self.out.pending.tickets);
             for (request, messages) in storing.take_answers(self.worker) {
-                match request.copying {
+                match request.for_export {
                     None => self.out.load(now, request.key, request.from, messages),
                     Some((export, request)) => self.out.take_read(export, request, messages),
                 }
@@ -283,7 +283,7 @@ impl Engine {
             Side::Client(client) => client.next_timeout(),
             Side::Node(forwarder) => forwarder.next_timeout(),
         };
-        let deadline = links.min(self.housekeeping).min(self.out.sessions.next_look()).min(waiting);
+        let deadline = links.min(self.housekeeping).min(self.out.sessions.next_check()).min(waiting);
         (deadline != Micros::MAX).then_some(deadline)
     }
 
@@ -306,15 +306,15 @@ impl Engine {
             }
             Handoff::Copies(copies) => return self.deliver_copies(&copies),
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
-            Handoff::Gone { session } => forwarder.routes.forget_session(session),
-            Handoff::Full { session, is_full } => self.out.full.set(session, is_full),
-            Handoff::Refused { session, link } => self.out.hold_back(session, link),
+            Handoff::SessionEnded { session } => forwarder.routes.forget_session(session),
+            Handoff::Full { session, is_full } => self.out.full_sessions.set(session, is_full),
+            Handoff::RefusedFull { session, link } => self.out.throttle_link(session, link),
             Handoff::Pressure { worker, is_high, is_full } => {
-                return self.take_pressure(now, worker, is_high, is_full);
+                return self.handle_pressure(now, worker, is_high, is_full);
             }
-            Handoff::Hold(hold) => return self.hold(now, hold),
-            Handoff::LinkGone { link } => return self.forget_holds(self.worker, link),
-            Handoff::Barrier { worker, number } => return forwarder.barriers.come(worker, number),
+            Handoff::Throttle(change) => return self.apply_throttle(now, change),
+            Handoff::LinkEnded { link } => return self.forget_throttled_link(self.worker, link),
+            Handoff::Barrier { worker, number } => return forwarder.barriers.receive(worker, number),
             Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
         self.settle_pending(now);
@@ -337,7 +337,7 @@ impl Engine {
 
     /// Whether `poll_transmit` may have something.
     pub fn has_transmit(&self) -> bool {
-        !self.pending.is_empty() || self.out.links.has_touched()
+        !self.pending.is_empty() || self.out.links.has_dirty()
     }
 
     #[cfg(test)]
@@ -368,7 +368,7 @@ impl Engine {
                     forwarder.open_messages() == 0 && forwarder.replays.due() == Micros::MAX
                 }
                 Side::Client(client) => {
-                    client.cached_route.gathered_messages() == 0 && client.publisher.is_drained()
+                    client.fast_path.gathered_messages() == 0 && client.publisher.is_drained()
                 }
             }
     }
@@ -408,7 +408,7 @@ impl Engine {
             ..link_config(&self.config)
         };
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
-        links.touch(id);
+        links.mark_dirty(id);
         self.offer_credit(id);
         if inbound {
             self.attach(now, session, id);
@@ -419,7 +419,7 @@ impl Engine {
     /// Counts a link that its peer opened, or that was opened for its session, and makes this worker its
     /// home.
     fn enter(&self, session: u64, role: Role, peer: SocketAddr) -> Result<(), Drop> {
-        let Shared { hosts, directory, .. } = &self.shared;
+        let Shared { hosts, home_workers, .. } = &self.shared;
         let host = Prefix::from(peer.ip());
         // The node that hands a session over has let it in already, so the bound of its host does not apply
         // here.
@@ -434,7 +434,7 @@ impl Engine {
             Full::All => Drop::TooManyLinks,
             Full::Host => Drop::TooManyOfHost,
         })?;
-        if directory.claim(session, self.worker) == self.worker {
+        if home_workers.claim(session, self.worker) == self.worker {
             return Ok(());
         }
         hosts.leave(Some(host));
@@ -448,8 +448,8 @@ impl Engine {
             return;
         };
         let peer = entry.peer();
-        if !entry.holders.is_empty() {
-            self.end_holds(id);
+        if !entry.throttled_by.is_empty() {
+            self.end_throttles(id);
         }
         match &mut self.side {
             Side::Node(_) if entry.inbound => self.detach(now, &entry, reason),
@@ -463,7 +463,7 @@ impl Engine {
             }
         }
         self.events.push(self.flow_of(peer.session), Event::LinkDown(peer, reason));
-        self.events.unprefer(peer.session);
+        self.events.deprioritise(peer.session);
     }
 
     fn announce(&mut self, id: LinkId) {

@@ -148,8 +148,8 @@ impl IdleLink {
         self.peer_incarnation
     }
 
-    /// As [`Link::is_one_sided`].
-    pub fn is_one_sided(&self) -> bool {
+    /// As [`Link::is_half_open`].
+    pub fn is_half_open(&self) -> bool {
         self.role == Role::Acceptor && !self.is_answered
     }
 

@@ -49,10 +49,10 @@ use crate::link::receive::reorder_buffer::ReorderBuffer;
 use crate::link::send::budget::Budget;
 use crate::link::send::datagram_builder::{Contents, HEADER_BYTES};
 use crate::link::send::delivery::Deliveries;
-use crate::link::send::outbox::{Outbox, Stretch};
+use crate::link::send::outbox::{Outbox, PacketRun};
 use crate::wire::{self, Header, MeantFor};
 
-pub use crate::link::receive::reorder_buffer::Receipt;
+pub use crate::link::receive::reorder_buffer::ReceiveOutcome;
 pub use crate::link::send::delivery::Chain;
 
 /// A peer that answers none of this number of probes within the idle timeout is gone. The intervals between
@@ -223,7 +223,7 @@ impl Link {
         after: u64,
         raw: &[u8],
         has_room: impl FnOnce(usize) -> bool,
-    ) -> Receipt {
+    ) -> ReceiveOutcome {
         self.arrivals.receive(delivery, after, raw, has_room)
     }
 
@@ -339,10 +339,10 @@ impl Link {
     pub fn queue_encoded(
         &mut self,
         packets: &[u8],
-        stretches: impl Iterator<Item = Stretch>,
+        packet_runs: impl Iterator<Item = PacketRun>,
     ) -> Result<(), QueueFull> {
         self.check_unreliable(packets)?;
-        self.outbox.push_encoded(packets, stretches);
+        self.outbox.push_encoded(packets, packet_runs);
         Ok(())
     }
 
@@ -486,10 +486,10 @@ impl Link {
         self.is_established
     }
 
-    /// Whether the peer has never answered on it. The peer opened it, but the datagram may have been late, and
-    /// the peer may have given the link up long ago. Or it was opened here, and the peer may not have received
-    /// the one datagram that it was sent (§4.5).
-    pub fn is_one_sided(&self) -> bool {
+    /// Whether the peer has never answered on the link. If the peer opened it, the datagram may have been late,
+    /// and the peer may have given the link up long ago. If it was opened here, the one datagram that was sent to
+    /// the peer may be lost (§4.5).
+    pub fn is_half_open(&self) -> bool {
         let is_unproved = self.is_unproved && !Defect::IgnoresNextRun.is_present();
         is_unproved || (self.config.role == Role::Acceptor && !self.is_answered)
     }

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use crate::load::latency::Latency;
-use crate::load::topics::{Mark, Topics};
+use crate::load::topics::{TopicSlot, Topics};
 
 /// The metrics of one worker.
 pub struct Load {
@@ -29,20 +29,20 @@ impl Load {
         Self { topics: Topics::new(), latency: Latency::default() }
     }
 
-    /// Prepares this load to replace `before`: no mark of `before` is valid here, and one message of `every`
-    /// is timed. This load must be empty.
+    /// Prepares this load to replace `before`: no topic's slot in `before` is valid here, and one message of
+    /// `every` is timed. This load must be empty.
     pub fn succeed(&mut self, before: &Self, every: u32) {
         self.topics.succeed(&before.topics);
         self.latency.restart(every);
     }
 
-    /// The mark of a topic. `known`: where the caller keeps it.
-    pub fn mark_of(&mut self, topic: &str, known: Option<&Cell<Mark>>) -> Mark {
-        let kept = known.map(Cell::get).filter(|&mark| self.topics.knows(mark));
+    /// The slot of a topic. `cached`: where the caller keeps the slot that it was given last.
+    pub fn topic_slot_of(&mut self, topic: &str, cached: Option<&Cell<TopicSlot>>) -> TopicSlot {
+        let kept = cached.map(Cell::get).filter(|&topic_slot| self.topics.is_current(topic_slot));
         kept.unwrap_or_else(|| {
-            let mark = self.topics.mark(topic);
-            known.inspect(|known| known.set(mark));
-            mark
+            let topic_slot = self.topics.topic_slot(topic);
+            cached.inspect(|cached| cached.set(topic_slot));
+            topic_slot
         })
     }
 

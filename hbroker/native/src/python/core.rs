@@ -67,16 +67,16 @@ impl Core {
         opened(py.detach(|| self.core.adopt(session, address)))
     }
 
-    fn is_one_sided(&self, py: Python<'_>, link: u64) -> bool {
-        self.on_link(py, link, |engine, _, link| engine.is_one_sided(link))
+    fn is_half_open(&self, py: Python<'_>, link: u64) -> bool {
+        self.on_link(py, link, |engine, _, link| engine.is_half_open(link))
     }
 
     fn will_publisher(&self, py: Python<'_>, link: u64) -> u64 {
         self.on_link(py, link, |engine, _, link| engine.will_publisher(link))
     }
 
-    fn prefer(&self, py: Python<'_>, link: u64) {
-        self.on_link(py, link, |engine, _, link| engine.prefer(link));
+    fn prioritise(&self, py: Python<'_>, link: u64) {
+        self.on_link(py, link, |engine, _, link| engine.prioritise(link));
     }
 
     fn peer_of(&self, py: Python<'_>, link: u64) -> Option<Address> {
@@ -112,7 +112,7 @@ impl Core {
     }
 
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (subtree, epoch, serving, until_us = None, *, reserved = false, gathering = false))]
+    #[pyo3(signature = (subtree, epoch, serving, until_us = None, *, reserved = false, recovering = false))]
     fn grant(
         &self,
         py: Python<'_>,
@@ -121,10 +121,10 @@ impl Core {
         serving: bool,
         until_us: Option<Micros>,
         reserved: bool,
-        gathering: bool,
+        recovering: bool,
     ) {
         let until = until_us.unwrap_or(Micros::MAX);
-        let grant = Grant { epoch, serving, reserved, gathering, until };
+        let grant = Grant { epoch, serving, reserved, recovering, until };
         self.each(py, |engine| engine.grant(subtree, grant));
     }
 
@@ -244,8 +244,13 @@ impl Core {
         replays
     }
 
-    fn retained<'py>(&self, py: Python<'py>, subtree: &str, less: Vec<String>) -> Vec<Bound<'py, PyBytes>> {
-        let messages = py.detach(|| self.core.retained(Region { subtree, less: &less }));
+    fn retained<'py>(
+        &self,
+        py: Python<'py>,
+        subtree: &str,
+        excluded: Vec<String>,
+    ) -> Vec<Bound<'py, PyBytes>> {
+        let messages = py.detach(|| self.core.retained(Region { subtree, excluded: &excluded }));
         messages.iter().map(|message| PyBytes::new(py, message)).collect()
     }
 
@@ -253,12 +258,12 @@ impl Core {
         py.detach(|| self.core.take_retained(&messages))
     }
 
-    fn drop_retained(&self, py: Python<'_>, subtree: &str, less: Vec<String>) {
-        py.detach(|| self.core.drop_retained(Region { subtree, less: &less }));
+    fn drop_retained(&self, py: Python<'_>, subtree: &str, excluded: Vec<String>) {
+        py.detach(|| self.core.drop_retained(Region { subtree, excluded: &excluded }));
     }
 
-    fn drain_subtree(&self, py: Python<'_>, subtree: &str, less: Vec<String>) -> usize {
-        py.detach(|| self.core.drain_subtree(Region { subtree, less: &less }))
+    fn drain_subtree(&self, py: Python<'_>, subtree: &str, excluded: Vec<String>) -> usize {
+        py.detach(|| self.core.drain_subtree(Region { subtree, excluded: &excluded }))
     }
 
     fn raise_barrier(&self, py: Python<'_>, subtree: &str) -> u64 {
@@ -269,26 +274,31 @@ impl Core {
         py.detach(|| self.core.has_passed(barrier))
     }
 
-    #[pyo3(signature = (subtree, less, before = 0))]
-    fn begin_export(&self, py: Python<'_>, subtree: &str, less: Vec<String>, before: u64) -> u64 {
-        py.detach(|| self.core.begin_export(Region { subtree, less: &less }, before))
+    #[pyo3(signature = (subtree, excluded, before = 0))]
+    fn begin_export(&self, py: Python<'_>, subtree: &str, excluded: Vec<String>, before: u64) -> u64 {
+        py.detach(|| self.core.begin_export(Region { subtree, excluded: &excluded }, before))
     }
 
-    fn copy_export<'py>(&self, py: Python<'py>, export: u64, less: Vec<String>) -> (Transfers<'py>, bool) {
-        let (transfers, is_near) = py.detach(|| self.core.copy_export(export, &less));
+    fn copy_export<'py>(
+        &self,
+        py: Python<'py>,
+        export: u64,
+        excluded: Vec<String>,
+    ) -> (Transfers<'py>, bool) {
+        let (transfers, is_near) = py.detach(|| self.core.copy_export(export, &excluded));
         (transfers_out(py, &transfers), is_near)
     }
 
-    fn is_uncopied(&self, py: Python<'_>, export: u64, less: Vec<String>) -> bool {
-        py.detach(|| self.core.is_uncopied(export, &less))
+    fn has_uncopied(&self, py: Python<'_>, export: u64, excluded: Vec<String>) -> bool {
+        py.detach(|| self.core.has_uncopied(export, &excluded))
     }
 
     fn stop_export(&self, py: Python<'_>, export: u64) -> u64 {
         py.detach(|| self.core.stop_export(export))
     }
 
-    fn finish_export<'py>(&self, py: Python<'py>, export: u64, less: Vec<String>) -> Transfers<'py> {
-        transfers_out(py, &py.detach(|| self.core.finish_export(export, &less)))
+    fn finish_export<'py>(&self, py: Python<'py>, export: u64, excluded: Vec<String>) -> Transfers<'py> {
+        transfers_out(py, &py.detach(|| self.core.finish_export(export, &excluded)))
     }
 
     fn begin_import(&self) -> u64 {

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use crate::engine::sessions::storing::FIELDS;
+use crate::engine::sessions::storing::FIELD_READERS;
 use crate::store::disk::Folder;
 use crate::store::disk::fault::FaultDisk;
 use crate::store::index::LsmIndex;
@@ -36,11 +36,11 @@ pub fn verify_store(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<Segment>> {
 }
 
 /// The session, the number of waiting messages, and about how many bytes they have.
-type Queue = (u64, u64, u64);
+type QueueSize = (u64, u64, u64);
 
 /// A message of a queue: its number, when it expires in microseconds since the Unix epoch, how its session gets it,
 /// and its field `publish`.
-type Waiting<'py> = (u64, Option<u64>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+type StoredMessage<'py> = (u64, Option<u64>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Records are given to the store when they have so many bytes.
 const BATCH: usize = 1 << 20;
@@ -90,7 +90,7 @@ impl StoppedStore {
         self.open.lock().store.retained()
     }
 
-    fn queues(&self) -> Vec<Queue> {
+    fn queues(&self) -> Vec<QueueSize> {
         let open = self.open.lock();
         open.store.states().map(|state| (state.session, state.live, state.bytes)).collect()
     }
@@ -101,7 +101,7 @@ impl StoppedStore {
         session: u64,
         start: u64,
         size: usize,
-    ) -> PyResult<(Vec<Waiting<'py>>, Option<u64>, Vec<String>)> {
+    ) -> PyResult<(Vec<StoredMessage<'py>>, Option<u64>, Vec<String>)> {
         let Messages { messages, damage, next, is_all } =
             py.detach(|| self.open.lock().store.read(session, start, size))?;
         let message = |stored: crate::store::Stored| {
@@ -193,7 +193,9 @@ pub fn merge_stores(
     let merged = py.detach(|| {
         let (first, second, mut into) = (first.open.lock(), second.open.lock(), into.open.lock());
         let stores = [&first.store, &second.store];
-        merge(stores, &mut into.store, FIELDS, memory, &mut |count| report(&progress, count, &mut result))
+        merge(stores, &mut into.store, FIELD_READERS, memory, &mut |count| {
+            report(&progress, count, &mut result)
+        })
     });
     result?;
     let Merged { waiting, common, settled, disordered, retained, damage } =

@@ -76,8 +76,9 @@ pub struct ReadRequest {
     pub from: u64,
     /// About so many bytes are read.
     pub bytes: usize,
-    /// The export that copies them, and the number of its request; `None`: the session takes them into its memory.
-    pub copying: Option<(u64, u64)>,
+    /// The number of the export that copies the messages, and of its request; `None`: the session takes the messages
+    /// into its memory.
+    pub for_export: Option<(u64, u64)>,
 }
 
 /// How the disk does.

@@ -48,7 +48,7 @@ pub struct Grant {
     pub reserved: bool,
     /// Recovery: the subscribers of the former owner are on their way back (§5.8). Messages that must reach
     /// them are refused.
-    pub gathering: bool,
+    pub recovering: bool,
     /// The end of the lease (§5.6). The grant ends then, whatever happens to the node that granted it.
     pub until: Micros,
 }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     const fn grant(epoch: u64, serving: bool, until: Micros) -> Grant {
-        Grant { epoch, serving, reserved: false, gathering: false, until }
+        Grant { epoch, serving, reserved: false, recovering: false, until }
     }
 
     fn is_own(decision: Decision<'_>) -> bool {

@@ -9,8 +9,8 @@ use crate::tables::subscriber::Subscriber;
 #[derive(Default)]
 pub struct MatchSet {
     found: Vec<Subscriber>,
-    /// The session slots of the first filter's subscribers. None occurs twice. Only a second filter makes it
-    /// worthwhile to mark them.
+    /// The session slots of the first filter's subscribers. None occurs twice. They are entered in `indexes`
+    /// only if a second filter matches.
     first: Vec<u32>,
     subscriptions: usize,
     /// How many filters matched.
@@ -18,9 +18,10 @@ pub struct MatchSet {
     /// (index of the filter, group, shared subscription, member), by number, unsorted until the match ends.
     members: Vec<(u32, u32, u32, Subscriber)>,
     groups: GroupList,
-    /// By session slot: the session's index in `found`, if `round` is the current one. So nothing is cleared
-    /// between topics.
-    marks: Vec<Mark>,
+    /// By session slot: the session's index in `found`, valid only in the round in which it was entered. So
+    /// nothing is cleared between topics.
+    indexes: Vec<StampedIndex>,
+    /// The number of the look-up.
     round: u32,
     /// The nodes of the trie that match the levels so far, and those one level further.
     pub(crate) frontier: Vec<u32>,
@@ -30,8 +31,9 @@ pub struct MatchSet {
     pub(crate) visited: usize,
 }
 
+/// An index, and the round in which it is valid.
 #[derive(Clone, Copy, Default)]
-struct Mark {
+struct StampedIndex {
     round: u32,
     index: u32,
 }
@@ -64,12 +66,12 @@ impl MatchSet {
         self.next.clear();
         #[cfg(test)]
         self.forget_visits();
-        if self.marks.len() < slots {
-            self.marks.resize(slots, Mark::default());
+        if self.indexes.len() < slots {
+            self.indexes.resize(slots, StampedIndex::default());
         }
         self.round = self.round.wrapping_add(1);
         if self.round == 0 {
-            self.marks.fill(Mark::default());
+            self.indexes.fill(StampedIndex::default());
             self.round = 1;
         }
     }
@@ -80,7 +82,7 @@ impl MatchSet {
         if self.filters == 2 {
             for (index, &slot) in self.first.iter().enumerate() {
                 // No overflow: there is at most one entry for each session slot, and slots have 32 bits.
-                self.marks[slot as usize] = Mark { round: self.round, index: index as u32 };
+                self.indexes[slot as usize] = StampedIndex { round: self.round, index: index as u32 };
             }
         }
     }
@@ -93,11 +95,11 @@ impl MatchSet {
         if self.filters == 1 {
             self.first.push(slot);
         } else {
-            let mark = &mut self.marks[slot as usize];
-            if mark.round == self.round {
-                return self.found[mark.index as usize].merge(subscriber);
+            let indexed = &mut self.indexes[slot as usize];
+            if indexed.round == self.round {
+                return self.found[indexed.index as usize].merge(subscriber);
             }
-            *mark = Mark { round: self.round, index: self.found.len() as u32 };
+            *indexed = StampedIndex { round: self.round, index: self.found.len() as u32 };
         }
         self.found.push(subscriber);
     }

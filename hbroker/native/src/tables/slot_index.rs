@@ -3,7 +3,7 @@
 //! A look-up among millions of entries waits mainly for memory: here for one line, and then for the slot.
 //! (hashbrown's tables read two lines before that.) An entry keeps half of its hash, so that a look-up hardly
 //! reads a wrong slot, and growing reads none. If its bucket is full, an entry lies in the next bucket that
-//! is not. If strangers choose the hashed values, the hash must be keyed.
+//! is not full. If strangers choose the hashed values, the hash must be keyed.
 
 /// Entries of a bucket.
 const ROOM: usize = 8;
@@ -21,19 +21,19 @@ pub struct SlotIndex {
 #[derive(Clone, Default)]
 #[repr(align(64))]
 struct Bucket {
-    /// 0: no entry.
-    marks: [u32; ROOM],
+    /// The kept half of each entry's hash; 0: no entry.
+    fingerprints: [u32; ROOM],
     slots: [u32; ROOM],
 }
 
 impl SlotIndex {
     /// The slot with this hash for which `is_it` is true.
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let mark = mark_of(hash);
-        let mut home = self.home(mark);
+        let fingerprint = fingerprint_of(hash);
+        let mut home = self.home(fingerprint);
         loop {
             let bucket = self.buckets.get(home)?;
-            let mut candidates = bucket.marked(mark);
+            let mut candidates = bucket.matches_of(fingerprint);
             while candidates != 0 {
                 let slot = bucket.slots[candidates.trailing_zeros() as usize / 8];
                 if is_it(slot) {
@@ -54,19 +54,19 @@ impl SlotIndex {
             self.grow();
         }
         self.len += 1;
-        self.put(mark_of(hash), slot);
+        self.put(fingerprint_of(hash), slot);
     }
 
     /// Removes a slot that is in the index with this hash.
     pub fn remove(&mut self, hash: u64, slot: u32) {
-        let mut home = self.home(mark_of(hash));
+        let mut home = self.home(fingerprint_of(hash));
         let mut was_full = loop {
             let bucket = &mut self.buckets[home];
             let was_full = bucket.is_full();
             if bucket.remove(slot) {
                 break was_full;
             }
-            assert!(was_full, "only what is there is removed");
+            assert!(was_full, "the removed slot is in the index");
             home = self.next(home);
         };
         self.len -= 1;
@@ -75,7 +75,7 @@ impl SlotIndex {
             home = self.next(home);
             let moved = std::mem::take(&mut self.buckets[home]);
             was_full = moved.is_full();
-            moved.entries().for_each(|(mark, slot)| self.put(mark, slot));
+            moved.entries().for_each(|(fingerprint, slot)| self.put(fingerprint, slot));
         }
     }
 
@@ -84,25 +84,25 @@ impl SlotIndex {
         self.len == 0
     }
 
-    fn put(&mut self, mark: u32, slot: u32) {
-        let mut home = self.home(mark);
+    fn put(&mut self, fingerprint: u32, slot: u32) {
+        let mut home = self.home(fingerprint);
         while self.buckets[home].is_full() {
             home = self.next(home);
         }
-        self.buckets[home].push(mark, slot);
+        self.buckets[home].push(fingerprint, slot);
     }
 
     fn grow(&mut self) {
         let buckets = vec![Bucket::default(); (2 * self.buckets.len()).max(1)];
         for bucket in std::mem::replace(&mut self.buckets, buckets) {
-            bucket.entries().for_each(|(mark, slot)| self.put(mark, slot));
+            bucket.entries().for_each(|(fingerprint, slot)| self.put(fingerprint, slot));
         }
     }
 
-    /// The first bucket for a mark. Buckets are in the order of the marks, so growing goes through memory
-    /// from one end to the other.
-    fn home(&self, mark: u32) -> usize {
-        ((u64::from(mark) * self.buckets.len() as u64) >> 32) as usize
+    /// The first bucket for a fingerprint. Buckets are in the order of the fingerprints, so growing goes
+    /// through memory from one end to the other.
+    fn home(&self, fingerprint: u32) -> usize {
+        ((u64::from(fingerprint) * self.buckets.len() as u64) >> 32) as usize
     }
 
     fn next(&self, home: usize) -> usize {
@@ -111,23 +111,23 @@ impl SlotIndex {
 }
 
 impl Bucket {
-    /// A byte for each entry, 1 if it has this mark. All are compared at once, without a branch.
-    fn marked(&self, mark: u32) -> u64 {
-        u64::from_le_bytes(self.marks.map(|each| u8::from(each == mark)))
+    /// A byte for each entry: 1 if it has this fingerprint. All are compared at once, without a branch.
+    fn matches_of(&self, fingerprint: u32) -> u64 {
+        u64::from_le_bytes(self.fingerprints.map(|each| u8::from(each == fingerprint)))
     }
 
     fn is_full(&self) -> bool {
-        self.marks[ROOM - 1] != 0
+        self.fingerprints[ROOM - 1] != 0
     }
 
     fn entries(&self) -> impl Iterator<Item = (u32, u32)> {
-        let used = self.marks.iter().take_while(|&&mark| mark != 0);
+        let used = self.fingerprints.iter().take_while(|&&fingerprint| fingerprint != 0);
         used.copied().zip(self.slots)
     }
 
-    fn push(&mut self, mark: u32, slot: u32) {
+    fn push(&mut self, fingerprint: u32, slot: u32) {
         let end = self.entries().count();
-        (self.marks[end], self.slots[end]) = (mark, slot);
+        (self.fingerprints[end], self.slots[end]) = (fingerprint, slot);
     }
 
     fn remove(&mut self, slot: u32) -> bool {
@@ -135,15 +135,15 @@ impl Bucket {
         let Some(at) = self.slots[..end].iter().position(|&each| each == slot) else {
             return false;
         };
-        self.marks.swap(at, end - 1);
+        self.fingerprints.swap(at, end - 1);
         self.slots.swap(at, end - 1);
-        self.marks[end - 1] = 0;
+        self.fingerprints[end - 1] = 0;
         true
     }
 }
 
 /// The upper half of a hash, made non-zero.
-fn mark_of(hash: u64) -> u32 {
+fn fingerprint_of(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }
 
@@ -201,7 +201,7 @@ mod tests {
         let mut index = SlotIndex::default();
         assert!(index.is_empty() && index.find(1, |_| true).is_none());
         index.insert(1, 5);
-        assert!(!index.is_empty() && index.find(2, |_| true) == Some(5), "one mark for both");
+        assert!(!index.is_empty() && index.find(2, |_| true) == Some(5), "one fingerprint for both");
         index.remove(1, 5);
         assert!(index.is_empty() && index.find(1, |_| true).is_none());
     }

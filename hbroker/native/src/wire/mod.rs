@@ -47,7 +47,9 @@ pub use emit::{
 pub use fields::{FragmentView, MeantFor};
 pub use packets::{Packets, Section};
 pub use publish::{MessageId, PublishId, PublishView, field_of, first_field, message_of};
-pub use records::{ChoiceRecord, GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen_record};
+pub use records::{
+    ChoiceRecord, GoneRecord, QueuedRecord, SeenRecord, TransferRecords, Transfers, seen_record,
+};
 #[cfg(feature = "python")]
 pub use records::{gone_record, queued_record};
 pub use view::{Body, Header, Kind, PacketView, field_like, publish_of, put_whole, request_of, session_of};

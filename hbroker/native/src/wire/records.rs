@@ -174,29 +174,29 @@ impl ChoiceRecord {
     }
 }
 
-/// The records in one TRANSFER that the core reads.
+/// The records in one TRANSFER that the core reads; Python reads the others.
 #[derive(Debug, Default)]
-pub struct Waiting<'a> {
+pub struct TransferRecords<'a> {
     pub queued: Vec<&'a [u8]>,
     pub gone: Vec<&'a [u8]>,
     pub seen: Vec<&'a [u8]>,
     pub choices: Vec<&'a [u8]>,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> TransferRecords<'a> {
     /// Parses a TRANSFER. The records stay serialised.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let (mut waiting, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
+        let (mut records, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
         while let Some(tag) = message.tag()? {
             match tag {
-                transfer::QUEUED => waiting.queued.push(message.bytes()?),
-                transfer::GONE => waiting.gone.push(message.bytes()?),
-                transfer::SEEN => waiting.seen.push(message.bytes()?),
-                transfer::CHOICES => waiting.choices.push(message.bytes()?),
+                transfer::QUEUED => records.queued.push(message.bytes()?),
+                transfer::GONE => records.gone.push(message.bytes()?),
+                transfer::SEEN => records.seen.push(message.bytes()?),
+                transfer::CHOICES => records.choices.push(message.bytes()?),
                 _ => message.skip(tag)?,
             }
         }
-        Ok(waiting)
+        Ok(records)
     }
 }
 

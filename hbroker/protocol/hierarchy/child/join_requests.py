@@ -78,7 +78,7 @@ class JoinRequests:
             policy=pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE,
             fenced=self._lease.fenced,
             leaving=leaving,
-            keeps_queues=self._context.keeps_queues,
+            keeps_queues=self._context.has_restored_queues,
         )
         if nonce:
             join.nonce = nonce

@@ -22,7 +22,7 @@ __all__ = ["Lease", "Renewal"]
 class Renewal:
     """What changed with a parent's grant."""
 
-    is_news: bool
+    must_tell_parent: bool
     """The policy `fence` is in force now, and the parent must be told."""
     is_fenced_now: bool
     """The policy `fence` is in force, and was not before."""
@@ -54,8 +54,8 @@ class Lease:
         self.fenced = wanted and not self._fencing
         self._is_granted = True
         self.until = sent_at + ack.lease_ms * 1000 - timers.LEASE_DRIFT if self.fenced else None
-        is_news = self.fenced and was_granted and not was_fenced
-        return Renewal(is_news, self.fenced and not (was_granted and was_fenced))
+        must_tell_parent = self.fenced and was_granted and not was_fenced
+        return Renewal(must_tell_parent, self.fenced and not (was_granted and was_fenced))
 
     def update_grant(self, link: int | None, *, serving: bool) -> None:
         """Updates the grant in the jurisdiction. `link`: to the parent."""

@@ -384,7 +384,9 @@ class SubtreeClaim:
             self._update_grant(serving=not self._handover_source.has_stopped)
             return
         self._update_grant(serving=self._state_machine.state is ClaimState.SERVING)
-        self._retry_after(now, 0 if renewal.is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
+        self._retry_after(
+            now, 0 if renewal.must_tell_parent else ack.lease_ms * 1000 // timers.LEASE_RENEWALS
+        )
         if self._hands_back and self._state_machine.state is ClaimState.SERVING:
             self._leave(now)
 

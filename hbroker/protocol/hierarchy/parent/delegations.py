@@ -142,14 +142,14 @@ class Delegations:
         self._schedule(child)
         return child
 
-    def hand_over(self, now: int, child: Child, *, keeps_queues: bool = False) -> None:
-        """Begins the handover of the subtree to the child. `keeps_queues`: the child, if it was restarted,
-        has what waited for sessions at its run before."""
+    def hand_over(self, now: int, child: Child, *, has_restored_queues: bool = False) -> None:
+        """Begins the handover of the subtree to the child. `has_restored_queues`: the child, if it was
+        restarted, restored the messages that waited for sessions in its run before."""
         delegation = child.delegation
         assert delegation.link is not None
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
             child.is_first = False
-            if not keeps_queues:
+            if not has_restored_queues:
                 self._owner_subscriptions.interrupt(delegation.subtree)
             # The child was restarted: nobody serves the subtree now, and only the cut changes.
             self._cut(child)
@@ -162,8 +162,8 @@ class Delegations:
         delegation = child.delegation
         assert delegation.link is not None
         self._cut(child)
-        less = self._jurisdiction.subtrees_granted_below(delegation.subtree)
-        retained = self._core.retained(delegation.subtree, less)
+        excluded = self._jurisdiction.subtrees_granted_below(delegation.subtree)
+        retained = self._core.retained(delegation.subtree, excluded)
         records = [*self.subtree_state.subscription_records(delegation.subtree), *retained]
         child.misrouted_records = TransferSender(
             self._core, delegation.subtree, delegation.epoch, delegation.link
@@ -173,7 +173,7 @@ class Delegations:
         self._plan(child)
         # The child informs these subscribers, too, but not over a link of an earlier run of a client.
         self._owner_subscriptions.subtree_moved(delegation.as_cut())
-        self._core.drop_retained(delegation.subtree, less)
+        self._core.drop_retained(delegation.subtree, excluded)
         self._advance(child, DelegationEvent.ADOPTED)
         self._joined(child)
 
@@ -559,7 +559,7 @@ class Delegations:
         child.delegation.link = link
         if link is not None:
             self._by_link.setdefault(link, {})[child.delegation.subtree] = child
-            self._core.prefer(link)
+            self._core.prioritise(link)
 
     def _leave_link(self, child: Child) -> None:
         link, subtree = child.delegation.link, child.delegation.subtree

@@ -58,8 +58,8 @@ class Applicant:
     policy: LeasePolicy
     fenced: bool
     """Whether the joiner holds nothing, or holds it by a lease that ends (§5.6)."""
-    keeps_queues: bool
-    """Whether the joiner has what waited for sessions at the run before it (§5.8)."""
+    has_restored_queues: bool
+    """Whether the joiner restored the messages that waited for sessions in its run before (§5.8)."""
 
     def is_holder(self, delegation: Delegation) -> bool:
         """Whether the joiner is the holder of a delegation, in this run or another (§5.1)."""
@@ -322,7 +322,7 @@ class JoinResponder:
         if applicant.epoch:
             self._delegations.adopt(now, child)
         else:
-            self._delegations.hand_over(now, child, keeps_queues=applicant.keeps_queues)
+            self._delegations.hand_over(now, child, has_restored_queues=applicant.has_restored_queues)
 
     def _renew(
         self, now: int, child: Child, link: int, join: pb.Join, applicant: Applicant, grant: Grant

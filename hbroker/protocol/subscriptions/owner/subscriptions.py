@@ -41,11 +41,11 @@ from hbroker.protocol.timers import TimerQueue, earliest
 if TYPE_CHECKING:
     from hbroker.protocol.handover.subtree_state import ReceivedState
 
-__all__ = ["Announcements", "Move", "OwnerSubscriptions", "SubtreeLeft"]
+__all__ = ["Move", "OwnerSubscriptions", "SubscriptionAnnouncements", "SubtreeMovedAway"]
 
 
 @dataclass(frozen=True, slots=True)
-class SubtreeLeft:
+class SubtreeMovedAway:
     """A subtree went to another owner, which `cut` names. `with_sessions`: by a handover, with the queues of
     the sessions."""
 
@@ -53,7 +53,7 @@ class SubtreeLeft:
     with_sessions: bool
 
 
-Move: TypeAlias = SubtreeLeft | str
+Move: TypeAlias = SubtreeMovedAway | str
 """A subtree that went away, or the subtree that came here."""
 
 PER_ITERATION: Final = 128
@@ -61,8 +61,9 @@ PAUSE: Final = 2_000
 """Microseconds between two rounds."""
 
 
-class Announcements:
-    """Calls `announce(subscription, move)` for each."""
+class SubscriptionAnnouncements:
+    """The announcements of moved subtrees: calls `announce(subscription, move)` for each subscription, a few
+    in each round."""
 
     def __init__(self, announce: Callable[[Subscription, Move], None]) -> None:
         self._announce = announce
@@ -97,7 +98,7 @@ class OwnerSubscriptions:
         self._settings = settings = context.settings
         self._core = context.core
         self._jurisdiction = context.jurisdiction
-        self._keeps_queues = context.keeps_queues
+        self._has_restored_queues = context.has_restored_queues
         self._diagnostics = context.diagnostics
         self._after_sync = context.after_sync
         self._watch = watch
@@ -118,7 +119,7 @@ class OwnerSubscriptions:
         """Subscriptions that their clients must make again, because this node or a session's link was
         restarted."""
         self._ended_leases = EndedLeases(context.jurisdiction)
-        self._announcements = Announcements(self._announce)
+        self._announcements = SubscriptionAnnouncements(self._announce)
         self._subacks = SubAcks()
         self._forwarding_limits = ForwardingLimits()
 
@@ -226,7 +227,7 @@ class OwnerSubscriptions:
         ended = []
         for subscription in subscriptions:
             if subscription.session in restored:
-                interrupted = subscription.interrupted or not self._keeps_queues
+                interrupted = subscription.interrupted or not self._has_restored_queues
                 self._put(replace(subscription, interrupted=interrupted, is_prepared=False))
             else:
                 ended.append(subscription)
@@ -298,7 +299,7 @@ class OwnerSubscriptions:
         """A subtree went to a new owner, or was lost and goes to the parent: informs its subscribers, and
         removes the subscriptions that touch nothing here. `with_sessions`: it was handed over."""
         self._announcements.add(
-            list(self.subscription_store.touching(cut[0])), SubtreeLeft(cut, with_sessions)
+            list(self.subscription_store.touching(cut[0])), SubtreeMovedAway(cut, with_sessions)
         )
 
     def end_lease(self, subtree: str, until: int | None, moving_subtrees: Sequence[str] = ()) -> None:

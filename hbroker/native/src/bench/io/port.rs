@@ -89,7 +89,7 @@ pub trait Port: Send {
 
 /// Registers the socket of a worker and its wake-up descriptor.
 pub fn register_worker<M: Machine>(worker: &Worker<M>, registry: &Registry, token: Token) -> io::Result<()> {
-    let (socket, bell) = worker.descriptors();
+    let (socket, event_fd) = worker.descriptors();
     registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
-    registry.register(&mut SourceFd(&bell.as_raw_fd()), token, Interest::READABLE)
+    registry.register(&mut SourceFd(&event_fd.as_raw_fd()), token, Interest::READABLE)
 }

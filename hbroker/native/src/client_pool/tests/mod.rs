@@ -139,7 +139,7 @@ fn a_pool_client_that_is_closed_sends_what_is_left_and_is_gone() {
     assert_eq!((stage.notified(), stage.read()), (vec![], vec![]), "nothing is told of it");
     assert!(stage.client_pool.by_session.len() == 1 && stage.client_pool.pool_clients.len() == 1);
     assert!(stage.client_pool.engine(id).is_none());
-    assert!(stage.client_pool.timers.len() <= 1 && stage.client_pool.touched.is_empty());
+    assert!(stage.client_pool.timers.len() <= 1 && stage.client_pool.dirty.is_empty());
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn members_that_come_and_go_leave_nothing_behind() {
     let waiting = client_pool.with_datagrams.len()
         + client_pool.with_events.len()
         + client_pool.with_messages.len()
-        + client_pool.touched.len();
+        + client_pool.dirty.len();
     assert!(waiting <= 1 && client_pool.timers.len() <= 1, "{waiting}");
     assert_eq!(stage.counter("members"), 1);
     assert!(stage.counter("messages_in") == 400, "what they counted stays counted");

@@ -25,15 +25,15 @@ pub struct Interest {
     pub writable: bool,
 }
 
-/// Blocks until the socket is ready for `interest`, `bell` is readable, or the time is over (None: no limit).
-/// Returns whether `bell` is readable.
+/// Blocks until the socket is ready for `interest`, `event_fd` is readable, or the time is over (`None`: no
+/// limit). Returns whether `event_fd` is readable.
 pub fn wait(
     socket: &Socket,
     interest: Interest,
-    bell: BorrowedFd<'_>,
+    event_fd: BorrowedFd<'_>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    let mut polled = [interest.in_socket(socket), readable(bell)];
+    let mut polled = [interest.in_socket(socket), readable(event_fd)];
     poll(&mut polled, timeout)?;
     Ok(polled[1].revents & libc::POLLIN != 0)
 }
@@ -69,7 +69,7 @@ impl Sleeper {
         &mut self,
         socket: &Socket,
         interest: Interest,
-        bell: BorrowedFd<'_>,
+        event_fd: BorrowedFd<'_>,
         now: Micros,
         due: Micros,
     ) -> io::Result<bool> {
@@ -77,7 +77,7 @@ impl Sleeper {
             return Ok(false);
         }
         self.keep(now, due)?;
-        let mut polled = [interest.in_socket(socket), readable(bell), readable(self.timer.as_fd())];
+        let mut polled = [interest.in_socket(socket), readable(event_fd), readable(self.timer.as_fd())];
         poll(&mut polled, None)?;
         Ok(polled[1].revents & libc::POLLIN != 0)
     }

@@ -27,7 +27,12 @@ impl BatchClient {
         Self { socket, egress, arrivals: Arrivals::new(), counters: Counters::default() }
     }
 
-    fn exchange(&mut self, bell: BorrowedFd<'_>, server: SocketAddr, datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    fn exchange(
+        &mut self,
+        event_fd: BorrowedFd<'_>,
+        server: SocketAddr,
+        datagrams: &[Vec<u8>],
+    ) -> Vec<Vec<u8>> {
         for datagram in datagrams {
             let start = self.egress.buffer().len();
             self.egress.buffer().extend_from_slice(datagram);
@@ -43,7 +48,7 @@ impl BatchClient {
             back.extend(self.arrivals.datagrams().map(|(_, d)| d.to_vec()));
             if back.len() < datagrams.len() {
                 let interest = Interest { readable: true, writable: false };
-                socket::wait(&self.socket, interest, bell, Some(SOON)).unwrap();
+                socket::wait(&self.socket, interest, event_fd, Some(SOON)).unwrap();
             }
         }
         back

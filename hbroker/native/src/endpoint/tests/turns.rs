@@ -12,10 +12,10 @@ fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_nex
     let (endpoint, mut worker) = Endpoint::without_thread(Echo::default(), LOCAL.parse().unwrap()).unwrap();
     let mut arrivals = Arrivals::new();
     let mut step = |worker: &mut Worker<Echo>| worker.step(&mut arrivals).unwrap();
-    // Which of the two is readable: the socket, and the bell.
+    // Which of the two is readable: the socket, and the event descriptor.
     let readable = |worker: &Worker<Echo>, timeout| {
-        let (socket, bell) = worker.descriptors();
-        [socket, bell].map(|one| socket::wait_readable(one.as_raw_fd(), timeout).unwrap())
+        let (socket, event_fd) = worker.descriptors();
+        [socket, event_fd].map(|one| socket::wait_readable(one.as_raw_fd(), timeout).unwrap())
     };
     assert_eq!(step(&mut worker), Step { has_more: false, due: None });
     assert_eq!(readable(&worker, Duration::ZERO), [false, false]);
@@ -31,14 +31,14 @@ fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_nex
     while step(&mut worker).has_more {}
     (0..40).for_each(|_| assert_eq!(client.recv(&mut [0; 16]).unwrap(), 4));
 
-    // A caller's deadline is sooner than none: the worker is rung out of its sleep between steps.
+    // A caller's deadline is sooner than none: the worker is woken from its sleep between steps.
     endpoint.with_machine(0, |machine, now| machine.due = Some(now + 60_000_000));
     assert_eq!(readable(&worker, Duration::ZERO), [false, true]);
     let Step { has_more, due } = step(&mut worker);
     assert!(
         !has_more && due.is_some_and(|due| due > Duration::from_secs(50) && due <= Duration::from_secs(60))
     );
-    assert_eq!(readable(&worker, Duration::ZERO), [false, false], "it has heard the bell");
+    assert_eq!(readable(&worker, Duration::ZERO), [false, false], "it has seen the descriptor");
     // One that comes no sooner does not ring.
     endpoint.with_machine(0, |machine, now| machine.due = Some(now + 90_000_000));
     assert_eq!(readable(&worker, Duration::ZERO), [false, false]);

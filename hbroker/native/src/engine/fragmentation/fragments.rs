@@ -38,7 +38,7 @@ pub struct Fragment {
     /// How many fragments the message has.
     pub fragments: u32,
     /// When the message expires.
-    pub dies_at: Micros,
+    pub expires_at: Micros,
 }
 
 impl Fragment {
@@ -58,7 +58,7 @@ impl Fragment {
     /// Whether it may join a batch: a whole message of `QoS` 1 that does not expire. (A message of `QoS` 2
     /// may be too far ahead by itself.)
     pub fn may_join(&self) -> bool {
-        self.qos == 1 && self.fragments == 1 && self.dies_at == Micros::MAX
+        self.qos == 1 && self.fragments == 1 && self.expires_at == Micros::MAX
     }
 
     /// The sequence number of its last message.
@@ -93,7 +93,7 @@ pub struct Fragments {
     room: usize,
     count: u32,
     next: u32,
-    dies_at: Micros,
+    expires_at: Micros,
 }
 
 /// A fragmented message without the fragments that were made. Iterating makes the others.
@@ -204,15 +204,23 @@ impl Splitter {
     /// # Errors
     /// Its topic and properties leave no room for a payload.
     pub fn split(&mut self, topic: Arc<str>, message: &PublishOut<'_>) -> Result<Split, TooLarge> {
-        let dies_at = death(message);
+        let expires_at = expiry_of(message);
         let mut field = std::mem::take(&mut self.field);
         let encoded = self.encode(message, &mut field);
         let copy = encoded.map(|sequence| (sequence, self.copy_blocks.copy(&field)));
         self.field = field; // Its memory serves the next one.
         if let Some((sequence, field)) = copy {
             let qos = message.qos;
-            let fragment =
-                Fragment { topic, field, count: 1, qos, message: sequence, sequence, fragments: 1, dies_at };
+            let fragment = Fragment {
+                topic,
+                field,
+                count: 1,
+                qos,
+                message: sequence,
+                sequence,
+                fragments: 1,
+                expires_at,
+            };
             return Ok(Split::Single(fragment));
         }
         let (first, qos) = (self.next_sequence, message.qos);
@@ -226,7 +234,7 @@ impl Splitter {
         let count = u32::try_from(message.payload.len().div_ceil(room)).map_err(|_| TooLarge)?;
         self.next_sequence += u64::from(count);
         let common = wire::message_of(&self.field);
-        Ok(Split::LargeMessage(Fragments { topic, common, qos, first, room, count, next: 0, dies_at }))
+        Ok(Split::LargeMessage(Fragments { topic, common, qos, first, room, count, next: 0, expires_at }))
     }
 
     /// The field `publish` of the next fragment of a message with this payload; `None`: there is none.
@@ -304,10 +312,10 @@ impl Outgoing {
     }
 
     /// When it expires; `Micros::MAX` once a fragment was sent, because the owner may have it.
-    pub fn dies_at(&self) -> Micros {
+    pub fn expires_at(&self) -> Micros {
         match self {
-            Self::Single(fragment) => fragment.dies_at,
-            Self::LargeMessage(large) if large.fragments.next == 0 => large.fragments.dies_at,
+            Self::Single(fragment) => fragment.expires_at,
+            Self::LargeMessage(large) if large.fragments.next == 0 => large.fragments.expires_at,
             Self::LargeMessage(_) => Micros::MAX,
         }
     }
@@ -333,8 +341,8 @@ impl Fragments {
     }
 
     /// When the message expires.
-    pub fn dies_at(&self) -> Micros {
-        self.dies_at
+    pub fn expires_at(&self) -> Micros {
+        self.expires_at
     }
 
     /// The greatest size of the next fragment.
@@ -358,7 +366,7 @@ impl Fragments {
             message: self.first,
             sequence,
             fragments: self.count,
-            dies_at: Micros::MAX,
+            expires_at: Micros::MAX,
         })
     }
 
@@ -401,7 +409,7 @@ fn end_of(fields: &[u8], count: u32) -> usize {
 }
 
 /// When a message expires.
-fn death(message: &PublishOut<'_>) -> Micros {
+fn expiry_of(message: &PublishOut<'_>) -> Micros {
     const SECOND: Micros = 1_000_000;
     message
         .expiry_s

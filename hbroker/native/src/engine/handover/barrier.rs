@@ -6,10 +6,10 @@
 //! it. When each worker has the barriers of all others, no message of the subtree is on its way any more.
 //!
 //! From then on no message may be sent between workers. A member of a shared group may leave or end before
-//! the snapshot is made, and its messages go to another member (§6.5). If that is a session of another
-//! worker, and no publisher would retransmit the message, the message stays here (`deferred`), with the
-//! session's id, and moves from here. If the subtree does not move after all, such a message continues when
-//! the subtree is served again or is this node's no more.
+//! the snapshot is made, and its messages go to another member (§6.5). If the other member is a session of
+//! another worker, and no publisher would retransmit the message, the message stays at this worker (`deferred`),
+//! with the id of that session, and is in this worker's snapshot. If the subtree does not move after all, a
+//! member is chosen again once the subtree is served again, or belongs to another node.
 //!
 //! Several subtrees may move at once, and leases are renewed meanwhile, so each subtree has its own barrier.
 
@@ -33,7 +33,7 @@ impl Barriers {
     }
 
     /// A barrier has arrived.
-    pub fn come(&mut self, worker: u8, number: u64) {
+    pub fn receive(&mut self, worker: u8, number: u64) {
         if let Some(last) = self.last.get_mut(usize::from(worker)) {
             *last = number.max(*last);
         }
@@ -53,7 +53,7 @@ impl Engine {
         let worker = self.worker;
         self.tell_others(&Handoff::Barrier { worker, number });
         self.node(|node| {
-            node.barriers.come(worker, number);
+            node.barriers.receive(worker, number);
             if !node.barriers.raised.iter().any(|raised| **raised == *subtree) {
                 node.barriers.raised.push(subtree.into());
             }
@@ -67,7 +67,7 @@ impl Engine {
             let jurisdiction = node.routes.jurisdiction();
             let is_leaving = |decision| matches!(decision, Decision::HandingOver | Decision::Elsewhere(_));
             let raised = node.barriers.raised.len();
-            // The time does not matter here, because the end of a lease gives nothing back.
+            // The time does not matter here: a subtree is not served again because a lease ends.
             node.barriers.raised.retain(|subtree| is_leaving(jurisdiction.decide(subtree, 0)));
             raised > 0
         });
@@ -98,7 +98,7 @@ impl Engine {
             let before = out.pending.orphans.len();
             out.pending.orphans.extend(released.map(|(_, queued_message)| queued_message));
             if out.pending.orphans.len() > before {
-                out.sessions.look_by(0); // That finds them new members.
+                out.sessions.check_by(0); // The check finds new members for them.
             }
         }
     }

@@ -1,10 +1,10 @@
-//! Which messages of a session the source has copied while it still serves them, and which of these copies
-//! are void (§5.4).
+//! The part of an export in one session: which messages the source has copied while it still serves them, and
+//! which of these copies are void (§5.4).
 //!
-//! The messages of a session are in the order of their numbers. So it is enough to know up to which number
-//! they were examined: the later ones are the difference. If a copied message is acknowledged, expires or is
-//! dropped afterwards, its number is noted until it is sent to the target. Copying
-//! ends at the first message with a ticket, because its publisher will send it to the target again.
+//! The messages of a session are in the order of their numbers. Copying examines them in this order, so one number
+//! tells which were examined; the later ones are the difference. If a copied message is acknowledged, expires or is
+//! dropped afterwards, its copy is void. The number of the message is noted until the target has been told.
+//! Copying ends at the first message with a ticket, because its publisher will send it to the target again.
 //!
 //! Messages that only the store has are copied from there, and are not taken into the session's memory for that
 //! (`stored_copies`).
@@ -18,9 +18,10 @@ const STEP_BYTES: usize = 64 << 10;
 /// How many messages one step examines.
 const STEP_MESSAGES: usize = 4_096;
 
-/// The copies of one session's messages, for one subtree that is about to move.
+/// The part of an export in one session. An export of the node has one `NodeExport`, a `WorkerExport` in each
+/// worker, and a `SessionExport` in each session that had messages to examine.
 #[derive(Debug)]
-pub struct Copied {
+pub struct SessionExport {
     export: u64,
     /// All messages below this number were examined.
     next: u64,
@@ -30,26 +31,26 @@ pub struct Copied {
     has_some: bool,
     /// Some of the examined messages belong to other subtrees.
     has_others: bool,
-    /// The copied messages, and all examined ones that are gone since.
+    /// The numbers of the copied messages; and those of all examined messages that the session lost afterwards.
     copies: RangeSet,
     gone_since: RangeSet,
-    /// The cost of keeping all that were copied in memory, and their number.
+    /// What the copied messages cost in memory, and how many they are.
     cost: usize,
     count: u64,
-    /// The session's messages are being read from the store. These were acknowledged or dropped since then, and the store
-    /// may return them still.
+    /// Set while messages are read from the store and not all of them are examined: the numbers of those that were
+    /// acknowledged or dropped since the read began. The store may still return them.
     gone_unread: Option<RangeSet>,
-    /// All remaining messages below this number were given to the session's link; and the number that was
-    /// reported.
+    /// All remaining messages below `launched` were given to the session's link. The target was told so for those
+    /// below `reported`.
     launched: u64,
     reported: u64,
-    /// All copies are void, and that was not reported yet.
+    /// All copies are void, and the target was not told yet.
     is_void: bool,
 }
 
 /// The result of one step of copying.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct CopyStep {
     /// To be reported before the copies.
     pub gone: Vec<Gone>,
     /// The queue's name, its session, and a message.
@@ -59,7 +60,7 @@ pub struct Step {
     messages: usize,
 }
 
-impl Step {
+impl CopyStep {
     /// A message was examined; `copy` has its queue's name and its session, if it is to be copied.
     pub fn examined(&mut self, copy: Option<(u64, u64, &QueuedMessage)>) {
         self.messages += 1;
@@ -74,7 +75,7 @@ impl Step {
     }
 }
 
-impl Copied {
+impl SessionExport {
     fn new(export: u64) -> Self {
         Self {
             export,
@@ -95,16 +96,17 @@ impl Copied {
 
     /// The record of an export among those of a session.
     pub fn among(all: &mut Vec<Self>, export: u64) -> &mut Self {
-        let position = all.iter().position(|copied| copied.export == export).unwrap_or_else(|| {
-            all.push(Self::new(export));
-            all.len() - 1
-        });
+        let position =
+            all.iter().position(|session_export| session_export.export == export).unwrap_or_else(|| {
+                all.push(Self::new(export));
+                all.len() - 1
+            });
         &mut all[position]
     }
 
     /// Takes the record of an export out.
     pub fn take_from(all: &mut Vec<Self>, export: u64) -> Self {
-        let position = all.iter().position(|copied| copied.export == export);
+        let position = all.iter().position(|session_export| session_export.export == export);
         position.map_or_else(|| Self::new(export), |position| all.swap_remove(position))
     }
 
@@ -138,7 +140,7 @@ impl Copied {
     }
 
     /// The session does not have these messages any more.
-    pub fn gone(&mut self, first: u64, last: u64) {
+    pub fn note_gone(&mut self, first: u64, last: u64) {
         if self.has_some && first < self.next {
             let last = last.min(self.next - 1);
             self.gone.insert_range(first, last);
@@ -152,7 +154,7 @@ impl Copied {
     }
 
     /// The session's link was given all messages below this number.
-    pub fn launched(&mut self, below: u64) {
+    pub fn note_launched(&mut self, below: u64) {
         self.launched = below;
     }
 

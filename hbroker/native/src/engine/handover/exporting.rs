@@ -1,10 +1,11 @@
-//! A subtree whose messages in one worker are being copied, at the source of a move (§5.4).
+//! The part of an export in one worker, at the source of a handover (§5.4): it copies the messages of a subtree from
+//! this worker's sessions, step by step.
 
-use crate::engine::handover::copied::Step;
+use crate::engine::handover::copied::CopyStep;
 use crate::engine::handover::stored_copies::{Read, SessionReader, StoreReader, StoredPart};
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::session::Session;
-use crate::engine::sessions::session::copying::Progress;
+use crate::engine::sessions::session::copying::CopyProgress;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
 use crate::link_id::SessionKey;
@@ -16,39 +17,40 @@ const STEP_POSITIONS: usize = 4_096;
 /// How many messages that were held before are copied in one step.
 pub const HELD_STEP: usize = 64;
 /// The most sessions whose stored queues are read at the same time.
-const MOST_READING: usize = 32;
+const MOST_COPIERS: usize = 32;
 
-/// A subtree whose messages in this worker are being copied.
-pub struct Exporting {
+/// The part of an export in one worker: the sessions whose messages are being copied.
+pub struct WorkerExport {
+    /// The number of the export, the same in all workers.
     pub id: u64,
     /// The session slot at which this round continues.
     position: usize,
-    /// The sessions of earlier slots whose messages are not all copied yet in this round.
-    reading: Vec<Reading>,
-    /// What was held before.
+    /// Sessions before `position` whose messages are not all copied yet in this round.
+    copiers: Vec<SessionCopier>,
+    /// Reads messages of queues that were held before.
     held_reader: StoreReader,
     /// The number of the last request to the store.
     last_request: u64,
     /// Once the subtree is not served any more: sessions whose stored queues have to be copied, up to these numbers.
     uncopied: Option<Vec<(SessionKey, u64)>>,
-    /// The queues of sessions that have ended, and of which messages had been copied.
+    /// The queues of which messages were copied, and whose sessions have ended since.
     pub ended: Vec<u64>,
 }
 
-/// A session whose messages are being copied.
-struct Reading {
+/// Copies the messages of one session, in one round.
+struct SessionCopier {
     key: SessionKey,
-    /// Its messages in the store are copied up to this number in this round. More may come behind that.
+    /// The round copies stored messages of the session up to this number. More may be stored behind it.
     last: u64,
     reader: StoreReader,
 }
 
-impl Exporting {
+impl WorkerExport {
     pub fn new(id: u64) -> Self {
         Self {
             id,
             position: 0,
-            reading: Vec::new(),
+            copiers: Vec::new(),
             held_reader: StoreReader::default(),
             last_request: 0,
             uncopied: None,
@@ -68,13 +70,13 @@ impl Exporting {
 
     /// Forgets what was read from the store.
     pub fn forget_read(&mut self) {
-        self.reading.iter_mut().for_each(|reading| reading.reader.forget());
+        self.copiers.iter_mut().for_each(|copier| copier.reader.forget());
         self.held_reader.forget();
     }
 
     /// The store's answer to the request with this number.
     pub fn take_answer(&mut self, request: u64, answer: Messages) {
-        let readers = self.reading.iter_mut().map(|reading| &mut reading.reader);
+        let readers = self.copiers.iter_mut().map(|copier| &mut copier.reader);
         if let Some(reader) = readers.chain([&mut self.held_reader]).find(|reader| reader.awaits(request)) {
             reader.take_answer(answer);
         }
@@ -86,42 +88,42 @@ impl Exporting {
         region: Region<'_>,
         sessions: &mut Sessions,
         mut storing: Option<&mut Storing>,
-        step: &mut Step,
+        step: &mut CopyStep,
     ) -> bool {
         let mut at = 0;
-        while let Some(reading) = self.reading.get_mut(at) {
+        while let Some(copier) = self.copiers.get_mut(at) {
             let last_request = &mut self.last_request;
-            match reading.copy((self.id, last_request), region, sessions, storing.as_deref_mut(), step) {
-                Progress::Over => _ = self.reading.swap_remove(at),
-                Progress::Full => return false,
-                Progress::Reads => at += 1,
+            match copier.copy((self.id, last_request), region, sessions, storing.as_deref_mut(), step) {
+                CopyProgress::Done => _ = self.copiers.swap_remove(at),
+                CopyProgress::StepFull => return false,
+                CopyProgress::AwaitsStore => at += 1,
             }
         }
         let (end, mut at) = (self.position + STEP_POSITIONS, 0);
-        while self.reading.len() < MOST_READING && self.position < end && !step.is_full() {
+        while self.copiers.len() < MOST_COPIERS && self.position < end && !step.is_full() {
             let Some((key, last)) = self.next_session(sessions, &mut at) else {
                 break;
             };
-            let mut reading = Reading { key, last, reader: StoreReader::default() };
+            let mut copier = SessionCopier { key, last, reader: StoreReader::default() };
             let last_request = &mut self.last_request;
             let progress =
-                reading.copy((self.id, last_request), region, sessions, storing.as_deref_mut(), step);
-            if progress != Progress::Over {
-                self.reading.push(reading);
+                copier.copy((self.id, last_request), region, sessions, storing.as_deref_mut(), step);
+            if progress != CopyProgress::Done {
+                self.copiers.push(copier);
             }
         }
-        let is_over = self.reading.is_empty() && sessions.is_end(self.position);
+        let is_over = self.copiers.is_empty() && sessions.is_end(self.position);
         if is_over {
             self.position = 0;
         }
         is_over
     }
 
-    /// The next session to be copied, and up to which number of its stored queue. `at`: where this step is in the list
-    /// of those that are not copied.
+    /// The next session to copy, and the number up to which its stored messages are copied in this round. `at`: the
+    /// position of this step in `uncopied`.
     fn next_session(&mut self, sessions: &Sessions, at: &mut usize) -> Option<(SessionKey, u64)> {
         if let Some(uncopied) = &self.uncopied {
-            let is_reading = |key: SessionKey| self.reading.iter().any(|reading| reading.key == key);
+            let is_reading = |key: SessionKey| self.copiers.iter().any(|copier| copier.key == key);
             let mut left = uncopied.iter().copied().skip(*at).inspect(|_| *at += 1);
             return left.find(|(key, _)| !is_reading(*key));
         }
@@ -135,7 +137,7 @@ impl Exporting {
     }
 }
 
-impl Exporting {
+impl WorkerExport {
     /// As [`Engine::copy_held`](crate::engine::Engine::copy_held).
     pub fn copy_held(
         &mut self,
@@ -166,16 +168,16 @@ impl Exporting {
         Some((some.collect(), next))
     }
 
-    /// As [`Core::is_uncopied`](crate::core::Core::is_uncopied), for this worker.
-    pub fn is_uncopied(&mut self, sessions: &Sessions) -> bool {
-        let Self { id, uncopied, reading, .. } = self;
+    /// As [`Core::has_uncopied`](crate::core::Core::has_uncopied), for this worker.
+    pub fn has_uncopied(&mut self, sessions: &Sessions) -> bool {
+        let Self { id, uncopied, copiers, .. } = self;
         let uncopied = uncopied.get_or_insert_with(|| {
-            reading.clear();
+            copiers.clear();
             let with_backlog = sessions.iter().filter(|session| session.has_backlog());
             with_backlog.map(|session| (session.key(), session.last_number_in_store())).collect()
         });
         uncopied.retain(|(key, last)| {
-            sessions.get(*key).is_some_and(|session| session.is_uncopied_up_to(*id, *last))
+            sessions.get(*key).is_some_and(|session| session.has_uncopied_up_to(*id, *last))
         });
         !uncopied.is_empty()
     }
@@ -183,11 +185,11 @@ impl Exporting {
     /// Begins again, because the region has changed.
     pub fn begin_again(&mut self) {
         (self.position, self.uncopied) = (0, None);
-        self.reading.clear();
+        self.copiers.clear();
     }
 }
 
-impl Reading {
+impl SessionCopier {
     /// `export`: its number, and the number of the last request to the store.
     fn copy(
         &mut self,
@@ -195,11 +197,11 @@ impl Reading {
         region: Region<'_>,
         sessions: &mut Sessions,
         storing: Option<&mut Storing>,
-        step: &mut Step,
-    ) -> Progress {
+        step: &mut CopyStep,
+    ) -> CopyProgress {
         let Self { key, last, reader } = self;
         let Some(session) = sessions.get_mut(*key) else {
-            return Progress::Over;
+            return CopyProgress::Done;
         };
         let (key, last, base) = (*key, *last, session.stored_base());
         let mut session_reader =

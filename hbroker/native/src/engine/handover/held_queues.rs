@@ -1,7 +1,6 @@
 //! The messages of a subtree outside of session queues, the duplicate windows of its publishers, and the
-//! choices for its shared groups. The
-//! source keeps what it gave away until the target serves. The target keeps what it was given until it serves
-//! (§5.4): in memory, or, if that is much and there is a store, there (`spooled`).
+//! choices for its shared groups (§5.4). The source holds them from the end of the export until the target serves.
+//! The target holds them until it serves: in memory, or, if they are large and there is a store, there (`spooled`).
 
 use std::collections::HashMap;
 
@@ -19,27 +18,25 @@ use crate::tables::groups::MOST_CHOICES;
 use crate::tables::subscriber::Overflow;
 use crate::topic;
 use crate::wire::publish_of;
-use crate::wire::{
-    self, ChoiceRecord, GoneRecord, GoneRecord as Gone, QueuedRecord, SeenRecord, Transfers, Waiting,
-};
+use crate::wire::{self, ChoiceRecord, GoneRecord, QueuedRecord, SeenRecord, TransferRecords, Transfers};
 
 /// The queues of one subtree.
 #[derive(Default)]
 pub struct HeldQueues {
-    pub queues: Vec<Moving>,
+    pub queues: Vec<HeldQueue>,
     /// The index in `queues`, by a queue's name.
     positions: HashMap<u64, usize>,
     /// Serialised `SeenRecord`s.
     pub seen: Vec<Vec<u8>>,
     pub choices: Vec<ChoiceRecord>,
     bytes: usize,
-    /// After the last time that queues went to the store, so many bytes were left.
+    /// The bytes that were left in memory when queues last went to the store.
     unspooled: usize,
     /// What the store gets.
     records: Batch,
 }
 
-/// The queues with so many bytes in memory go to the store first; those with fewer than the second number never do,
+/// Queues with at least `LARGE` bytes in memory go to the store first. A queue with fewer than `SMALL` never does,
 /// because a queue in the store costs memory, too.
 const LARGE: usize = 64 << 10;
 const SMALL: usize = 4 << 10;
@@ -48,7 +45,7 @@ impl HeldQueues {
     /// Takes the queue records of a serialised TRANSFER, as long as there are at most `most` bytes. Returns
     /// how many messages had no room, and how many records are invalid.
     pub fn take(&mut self, transfer: &[u8], most: usize) -> (usize, u64) {
-        let Ok(records) = Waiting::parse(transfer) else {
+        let Ok(records) = TransferRecords::parse(transfer) else {
             return (0, 1);
         };
         let (mut refused, mut invalid) = (0, 0);
@@ -87,8 +84,8 @@ impl HeldQueues {
     }
 
     /// Adds what was taken out of sessions.
-    pub fn add(&mut self, queues: Vec<Moving>) {
-        self.bytes += queues.iter().map(Moving::bytes).sum::<usize>();
+    pub fn add(&mut self, queues: Vec<HeldQueue>) {
+        self.bytes += queues.iter().map(HeldQueue::bytes).sum::<usize>();
         self.queues.extend(queues);
     }
 
@@ -99,10 +96,10 @@ impl HeldQueues {
             if self.bytes <= self.unspooled + most {
                 return;
             }
-            for moving in self.queues.iter_mut().filter(|moving| moving.list.bytes >= least) {
-                self.bytes -= moving.bytes();
-                moving.spool(&mut name, &mut self.records);
-                self.bytes += moving.bytes();
+            for held_queue in self.queues.iter_mut().filter(|held_queue| held_queue.list.bytes >= least) {
+                self.bytes -= held_queue.bytes();
+                held_queue.spool(&mut name, &mut self.records);
+                self.bytes += held_queue.bytes();
             }
         }
         self.unspooled = self.bytes;
@@ -118,14 +115,14 @@ impl HeldQueues {
 
     /// Nothing of it is needed: what is in the store is dropped there.
     pub fn drop_spooled(&mut self) {
-        for spooled in self.queues.iter_mut().filter_map(Moving::take_spooled) {
+        for spooled in self.queues.iter_mut().filter_map(HeldQueue::take_spooled) {
             self.records.add_ended(spooled.queue);
         }
     }
 
     /// Gives the queues other names.
     pub fn rename(&mut self, mut name: impl FnMut() -> u64) {
-        self.queues.iter_mut().for_each(|moving| moving.queue = name());
+        self.queues.iter_mut().for_each(|held_queue| held_queue.queue = name());
         self.positions.clear();
     }
 
@@ -140,23 +137,23 @@ impl HeldQueues {
 
     fn push(&mut self, queue: u64, session: u64, queued_message: QueuedMessage) -> bool {
         let position = self.positions.get(&queue).copied().filter(|_| queue > 0).unwrap_or_else(|| {
-            self.queues.push(Moving::new(queue, session));
+            self.queues.push(HeldQueue::new(queue, session));
             self.positions.insert(queue, self.queues.len() - 1);
             self.queues.len() - 1
         });
-        let moving = &mut self.queues[position];
-        let before = moving.bytes();
-        let is_taken = moving.session == session && moving.push(queued_message);
-        self.bytes += moving.bytes() - before;
+        let held_queue = &mut self.queues[position];
+        let before = held_queue.bytes();
+        let is_taken = held_queue.session == session && held_queue.push(queued_message);
+        self.bytes += held_queue.bytes() - before;
         is_taken
     }
 
     fn settle(&mut self, gone: &GoneRecord) {
         if let Some(&position) = self.positions.get(&gone.queue).filter(|_| gone.queue > 0) {
-            let moving = &mut self.queues[position];
-            self.bytes -= moving.bytes();
-            moving.settle(gone, &mut self.records);
-            self.bytes += moving.bytes();
+            let held_queue = &mut self.queues[position];
+            self.bytes -= held_queue.bytes();
+            held_queue.settle(gone, &mut self.records);
+            self.bytes += held_queue.bytes();
         }
     }
 }
@@ -193,28 +190,29 @@ fn queued_message_of(record: &QueuedRecord<'_>) -> Option<QueuedMessage> {
 /// It is not worth while to close fewer holes than this.
 const FEW_HOLES: usize = 1_024;
 
-/// The messages of one session's queue that move from owner to owner, and are in no queue meanwhile.
+/// The messages of one session's queue while they move from the source to the target. They are in no session
+/// meanwhile.
 #[derive(Debug, Default)]
-pub struct Moving {
+pub struct HeldQueue {
     /// The queue's name at the source; 0: it is a single message, which was in no queue.
     pub queue: u64,
     pub session: u64,
-    /// The session here from which its messages were taken; the store keeps those that it has for it.
+    /// At the source: the session from which the messages were taken. Its stored queue keeps those that are stored.
     taken_from: Option<SessionKey>,
-    /// Messages before those in the list, which were copied, and are in the session's stored queue still.
+    /// At the source: copied messages that are only in the session's stored queue. They come before those in the list.
     stored: Option<StoredPart>,
-    /// At the target: the messages before those in the list.
+    /// At the target: messages that are only in the store. They come before those in the list.
     spooled: Option<Spooled>,
     /// Ascending by number. A message without a field is a hole: it is gone.
     list: MessageList,
     holes: usize,
     /// All messages below this number were given to their session's link.
     launched: u64,
-    /// How many messages at the beginning were copied before.
+    /// The number of messages, from the beginning of the list, that were copied while the source still served.
     copied: usize,
 }
 
-impl Moving {
+impl HeldQueue {
     pub fn new(queue: u64, session: u64) -> Self {
         Self { queue, session, ..Self::default() }
     }
@@ -259,7 +257,7 @@ impl Moving {
     }
 
     /// Removes the messages that are gone. `records`: what the store gets.
-    pub fn settle(&mut self, gone: &Gone, records: &mut Batch) {
+    pub fn settle(&mut self, gone: &GoneRecord, records: &mut Batch) {
         if let Some(spooled) = &mut self.spooled {
             spooled.settle(gone, records);
             if spooled.live() == 0 {
@@ -409,14 +407,14 @@ pub(super) mod tests {
     fn what_is_gone_is_left_out_whatever_the_order() {
         for seed in 0..50 {
             let mut rng = SmallRng::seed_from_u64(seed);
-            let (mut moving, mut left, mut next) = (Moving::new(1, 2), BTreeSet::new(), 1);
+            let (mut held_queue, mut left, mut next) = (HeldQueue::new(1, 2), BTreeSet::new(), 1);
             for _ in 0..100 {
                 for _ in 0..rng.random_range(0..80) {
                     next += rng.random_range(1..3);
-                    assert!(moving.push(queued_message(next)) && !moving.push(queued_message(next)));
+                    assert!(held_queue.push(queued_message(next)) && !held_queue.push(queued_message(next)));
                     left.insert(next);
                 }
-                let mut gone = Gone { queue: 1, ..Gone::default() };
+                let mut gone = GoneRecord { queue: 1, ..GoneRecord::default() };
                 gone.below = rng.random_range(0..next).saturating_sub(400);
                 let mut first = gone.below;
                 for _ in 0..rng.random_range(0..5) {
@@ -424,17 +422,20 @@ pub(super) mod tests {
                     gone.ranges.push((first, first + rng.random_range(0..40)));
                     first += 40;
                 }
-                moving.settle(&gone, &mut Batch::default());
+                held_queue.settle(&gone, &mut Batch::default());
                 let is_gone = |number: &u64| {
                     *number < gone.below || gone.ranges.iter().any(|run| (run.0..=run.1).contains(number))
                 };
                 left.retain(|number| !is_gone(number));
-                assert_eq!(moving.len(), left.len(), "seed {seed}");
+                assert_eq!(held_queue.len(), left.len(), "seed {seed}");
                 assert!(
-                    moving.left_from(0).map(|queued_message| queued_message.number).eq(left.iter().copied())
+                    held_queue
+                        .left_from(0)
+                        .map(|queued_message| queued_message.number)
+                        .eq(left.iter().copied())
                 );
             }
-            let list = moving.into_list();
+            let list = held_queue.into_list();
             assert_eq!(list.bytes, list.queued_messages.iter().map(QueuedMessage::cost).sum::<usize>());
             assert!(list.queued_messages.iter().map(|queued_message| queued_message.number).eq(left));
         }
@@ -442,17 +443,24 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_given_to_the_link_since_does_not_expire() {
-        let mut moving = Moving::new(1, 2);
-        (1..=5).for_each(|number| _ = moving.push(QueuedMessage { expires: 9, ..queued_message(number) }));
-        moving.settle(&Gone { queue: 1, below: 2, ranges: vec![(3, 3)], launched: 4 }, &mut Batch::default());
-        moving.settle(&Gone { queue: 1, below: 2, launched: 3, ..Gone::default() }, &mut Batch::default());
-        let left: Vec<_> = moving
+        let mut held_queue = HeldQueue::new(1, 2);
+        (1..=5)
+            .for_each(|number| _ = held_queue.push(QueuedMessage { expires: 9, ..queued_message(number) }));
+        held_queue.settle(
+            &GoneRecord { queue: 1, below: 2, ranges: vec![(3, 3)], launched: 4 },
+            &mut Batch::default(),
+        );
+        held_queue.settle(
+            &GoneRecord { queue: 1, below: 2, launched: 3, ..GoneRecord::default() },
+            &mut Batch::default(),
+        );
+        let left: Vec<_> = held_queue
             .left_from(0)
             .map(|queued_message| (queued_message.number, queued_message.expires))
             .collect();
         assert_eq!(left, [(2, Micros::MAX), (4, 9), (5, 9)]);
-        moving.settle(&Gone::all(1), &mut Batch::default());
-        assert_eq!((moving.len(), moving.bytes()), (0, 0));
-        assert!(moving.push(queued_message(1)), "its numbers begin again");
+        held_queue.settle(&GoneRecord::all(1), &mut Batch::default());
+        assert_eq!((held_queue.len(), held_queue.bytes()), (0, 0));
+        assert!(held_queue.push(queued_message(1)), "its numbers begin again");
     }
 }

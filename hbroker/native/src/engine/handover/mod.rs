@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!     transfer         verbs at both: copy, refuse open messages, finish; install, import
-//!       |-- exporting        at the source: a subtree that is being copied
-//!       |     |-- copied           which messages of a session were copied, and which copies are void
-//!       |     `-- stored_copies    those that only the store has
+//!       |-- moves            all exports and imports of a node, each under a number (NodeExport)
+//!       |-- exporting        at the source: the part of an export in one worker (WorkerExport)
+//!       |     |-- copied           the part in one session: what was copied, and which copies are void (SessionExport)
+//!       |     `-- stored_copies    copying of messages that only the store has
 //!       |-- barrier          at the source: are messages still on their way between workers?
-//!       |-- moves            all exports and imports of a node, each under a number
 //!       `-- held_queues      messages outside of any queue; at the target all of a subtree, until it serves
 //!             `-- spooled        the beginning of a large queue, at the target: it is in the store
 //! ```

@@ -35,26 +35,27 @@ pub struct Moves {
 }
 
 pub enum Move {
-    Copying(Copying),
+    Export(NodeExport),
     HeldQueues(HeldQueues),
 }
 
-/// The next message to be copied of those that were held before. `queue`: the index of its queue. `stored`: its number in
-/// the stored queue (`u64::MAX`: all stored ones are copied). `position`: its place in the list of the others.
+/// The next message to copy from queues that were held before. `queue`: the index of its queue. `stored`: its number
+/// in the stored queue; `u64::MAX`: all messages there are copied. `position`: its index in the list of the messages in
+/// memory.
 #[derive(Default)]
-pub struct HeldPlace {
+pub struct HeldCursor {
     pub queue: usize,
     pub stored: u64,
     pub position: usize,
 }
 
-/// An export that is being copied.
-pub struct Copying {
+/// An export whose messages are being copied, with the position of the next step. It covers all workers of the node.
+pub struct NodeExport {
     pub subtree: Box<str>,
-    pub less: Vec<String>,
-    /// What was held before and moves along, which is copied first, and the position of the next step in it.
+    pub excluded: Vec<String>,
+    /// The queues that were held before and move along. They are copied first; `at` is the next message to copy.
     pub before: HeldQueues,
-    pub at: HeldPlace,
+    pub at: HeldCursor,
     pub worker: u8,
     /// Bytes copied in this round, in all, and at most.
     pub round: usize,

@@ -89,8 +89,8 @@ impl SessionReader<'_> {
         **last_request += 1;
         let last = last.saturating_sub(base);
         *requested = Some(Requested { request: **last_request, key, base, first: from, last });
-        let copying = Some((*export, **last_request));
-        storing.request(ReadRequest { key, session: *session, from, bytes: PART_BYTES, copying });
+        let for_export = Some((*export, **last_request));
+        storing.request(ReadRequest { key, session: *session, from, bytes: PART_BYTES, for_export });
         Read::Requested
     }
 }

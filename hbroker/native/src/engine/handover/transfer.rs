@@ -16,9 +16,9 @@
 //! subtree moves.
 
 use crate::Micros;
-use crate::engine::handover::copied::Step;
-use crate::engine::handover::exporting::Exporting;
-use crate::engine::handover::held_queues::Moving;
+use crate::engine::handover::copied::CopyStep;
+use crate::engine::handover::exporting::WorkerExport;
+use crate::engine::handover::held_queues::HeldQueue;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::forward::Forwarder;
@@ -67,19 +67,19 @@ impl Engine {
 
     /// Begins to copy the messages of a region from the sessions, which keep them meanwhile.
     pub fn begin_export(&mut self, id: u64) {
-        self.out.exports.push(Exporting::new(id));
+        self.out.exports.push(WorkerExport::new(id));
     }
 
     /// Takes the next step of copying; the result also contains the copies that are void. True: all sessions
     /// have been looked at, and the next step begins with the first again.
-    pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
-        let mut step = Step::default();
+    pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (CopyStep, bool) {
+        let mut step = CopyStep::default();
         let Outbound { exports, sessions, storing, .. } = &mut self.out;
-        let Some(exporting) = exports.iter_mut().find(|exporting| exporting.id == id) else {
+        let Some(worker_export) = exports.iter_mut().find(|worker_export| worker_export.id == id) else {
             return (step, true);
         };
-        step.gone.extend(exporting.ended.drain(..).map(Gone::all));
-        let is_over = exporting.copy(region, sessions, storing.as_deref_mut(), &mut step);
+        step.gone.extend(worker_export.ended.drain(..).map(Gone::all));
+        let is_over = worker_export.copy(region, sessions, storing.as_deref_mut(), &mut step);
         (step, is_over)
     }
 
@@ -92,57 +92,57 @@ impl Engine {
         from: u64,
     ) -> Option<(Vec<QueuedMessage>, u64)> {
         let Outbound { exports, sessions, storing, .. } = &mut self.out;
-        let exporting = exports.iter_mut().find(|exporting| exporting.id == id);
+        let worker_export = exports.iter_mut().find(|worker_export| worker_export.id == id);
         let is_left = stored.numbers.highest().is_some_and(|last| from <= last);
-        match (exporting, sessions.get(stored.key).filter(|_| is_left)) {
-            (Some(exporting), Some(session)) => {
-                exporting.copy_held(session, stored, from, storing.as_deref_mut())
+        match (worker_export, sessions.get(stored.key).filter(|_| is_left)) {
+            (Some(worker_export), Some(session)) => {
+                worker_export.copy_held(session, stored, from, storing.as_deref_mut())
             }
             _ => Some((Vec::new(), u64::MAX)), // Or the session has ended, and its messages with it.
         }
     }
 
-    /// As [`Core::is_uncopied`](crate::core::Core::is_uncopied).
-    pub fn is_uncopied(&mut self, id: u64) -> bool {
+    /// As [`Core::has_uncopied`](crate::core::Core::has_uncopied).
+    pub fn has_uncopied(&mut self, id: u64) -> bool {
         let Outbound { exports, sessions, .. } = &mut self.out;
-        let exporting = exports.iter_mut().find(|exporting| exporting.id == id);
-        exporting.is_some_and(|exporting| exporting.is_uncopied(sessions))
+        let worker_export = exports.iter_mut().find(|worker_export| worker_export.id == id);
+        worker_export.is_some_and(|worker_export| worker_export.has_uncopied(sessions))
     }
 
     /// Begins again, because the region has changed. The copies so far are void.
-    pub fn copy_anew(&mut self, id: u64) {
-        for exporting in self.out.exports.iter_mut().filter(|exporting| exporting.id == id) {
-            exporting.begin_again();
+    pub fn restart_copy(&mut self, id: u64) {
+        for worker_export in self.out.exports.iter_mut().filter(|worker_export| worker_export.id == id) {
+            worker_export.begin_again();
         }
-        self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
+        self.out.sessions.iter_mut().for_each(|session| session.restart_copy(id));
     }
 
     /// The subtree does not move after all.
     pub fn stop_export(&mut self, id: u64) {
-        self.out.exports.retain(|exporting| exporting.id != id);
+        self.out.exports.retain(|worker_export| worker_export.id != id);
         self.out.sessions.iter_mut().for_each(|session| session.stop_copying(id));
         self.out.spill_all();
     }
 
     /// Takes those messages of a region out of this worker's sessions that no publisher would send again.
     /// Also returns which copies are void.
-    pub fn finish_export(&mut self, now: Micros, id: u64, region: Region<'_>) -> (Vec<Moving>, Vec<Gone>) {
+    pub fn finish_export(&mut self, now: Micros, id: u64, region: Region<'_>) -> (Vec<HeldQueue>, Vec<Gone>) {
         let ended = self
             .out
             .exports
-            .extract_if(.., |exporting| exporting.id == id)
-            .flat_map(|exporting| exporting.ended);
+            .extract_if(.., |worker_export| worker_export.id == id)
+            .flat_map(|worker_export| worker_export.ended);
         let mut gone: Vec<Gone> = ended.map(Gone::all).collect();
         let mut all = Vec::new();
-        for left in self.out.leave(id, region) {
-            gone.extend(left.gone);
-            all.push(left.moving);
+        for extracted in self.out.extract_region(id, region) {
+            gone.extend(extracted.gone);
+            all.push(extracted.held_queue);
         }
-        all.retain(|moving| moving.len() > 0);
+        all.retain(|held_queue| held_queue.len() > 0);
         all.extend(self.pass_barrier(region).into_iter().map(|(session, queued_message)| {
-            let mut moving = Moving::new(0, session);
-            moving.push(queued_message);
-            moving
+            let mut held_queue = HeldQueue::new(0, session);
+            held_queue.push(queued_message);
+            held_queue
         }));
         self.out.spill_all();
         self.settle_pending(now);
@@ -151,17 +151,17 @@ impl Engine {
 
     /// Gives messages that were queued at another owner to their sessions, whose home is here. Returns how
     /// many had no room.
-    pub fn install(&mut self, now: Micros, all: Vec<Moving>) -> usize {
+    pub fn install(&mut self, now: Micros, all: Vec<HeldQueue>) -> usize {
         let mut refused = 0;
-        for mut moving in all {
-            let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            let (spooled, mut stored) = (moving.take_spooled(), moving.take_stored());
+        for mut held_queue in all {
+            let (count, session) = (held_queue.len() as u64, self.out.sessions.by_id(held_queue.session));
+            let (spooled, mut stored) = (held_queue.take_spooled(), held_queue.take_stored());
             if let Some(ended) = stored.take_if(|stored| session.is_some_and(|key| key != stored.key)) {
                 // The store has dropped them with their session.
                 self.out.counters.drop_many(Drop::SessionEnded, ended.numbers.count());
             }
             match session.and_then(|key| {
-                self.out.take_in(now, key, (spooled.as_ref(), stored), moving.into_list_for(key))
+                self.out.take_in(now, key, (spooled.as_ref(), stored), held_queue.into_list_for(key))
             }) {
                 Some(dropped) => refused += dropped as usize,
                 None => {
@@ -222,7 +222,7 @@ impl Engine {
             session.forget_moved(&stored.numbers);
             storing.moved(session.id, &stored.numbers);
             // What was read before has them still.
-            exports.iter_mut().for_each(Exporting::forget_read);
+            exports.iter_mut().for_each(WorkerExport::forget_read);
         }
     }
 
@@ -292,7 +292,7 @@ impl Engine {
         if entry.link.refuse(body.into()).is_err() {
             self.out.counters.drop(Drop::QueueFull);
         }
-        self.out.links.touch(origin.link);
+        self.out.links.mark_dirty(origin.link);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an engine gives to telemetry (docs/telemetry.md): the load of an interval, and what it weighs now.
+//! What an engine gives to telemetry (docs/telemetry.md): the load of an interval, and the gauges at its end.
 
 use crate::Micros;
 use crate::engine::Engine;
@@ -9,9 +9,9 @@ use crate::load::Load;
 /// How many links and sessions are looked at while the lock is held once.
 const POSITIONS: usize = 2_048;
 
-/// The numbers of sessions and publishers, and what is queued.
+/// The gauges that telemetry reads with the load: how many sessions and publishers there are, and how much is queued.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Weight {
+pub struct LoadGauges {
     pub sessions: u64,
     pub publishers: u64,
     pub queued_messages: u64,
@@ -42,20 +42,20 @@ impl Engine {
         }
     }
 
-    /// Adds up some of the links and sessions from a position on. Returns the next position; `None`: those
-    /// were the last.
-    pub fn weigh(&self, from: usize, weight: &mut Weight) -> Option<usize> {
+    /// Adds the gauges of `POSITIONS` slots of links and sessions, from a position on. Returns the next position;
+    /// `None`: those were the last.
+    pub fn add_load_gauges(&self, from: usize, gauges: &mut LoadGauges) -> Option<usize> {
         let links = self.out.links.slots(from, POSITIONS);
         let sessions = self.out.sessions.slots(from, POSITIONS);
         let next = (links.is_some() || sessions.is_some()).then_some(from + POSITIONS);
         for entry in links.into_iter().flatten() {
-            weight.sessions += u64::from(entry.inbound());
-            weight.publishers += u64::from(entry.published());
-            weight.queued_bytes += entry.link().map_or(0, Link::queued_bytes) as u64;
+            gauges.sessions += u64::from(entry.inbound());
+            gauges.publishers += u64::from(entry.published());
+            gauges.queued_bytes += entry.link().map_or(0, Link::queued_bytes) as u64;
         }
         for session in sessions.into_iter().flatten() {
-            weight.queued_messages += session.balance(self.unsent(session)).1;
-            weight.queued_bytes += session.queue.size().bytes as u64;
+            gauges.queued_messages += session.balance(self.unsent(session)).1;
+            gauges.queued_bytes += session.queue.size().bytes as u64;
         }
         next
     }

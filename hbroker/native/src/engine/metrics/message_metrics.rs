@@ -2,9 +2,9 @@
 //! (docs/telemetry.md).
 //!
 //! The [`MessageMetrics`] of a message name the counter of its topic. They are made when the message is taken
-//! over, with the mark that the route remembers, and go with every copy. So the topic is not looked up again
-//! in that interval. If they are out of date (the message waited, or another worker made them), they are
-//! renewed from the message itself. With telemetry off they are empty, and cost one comparison.
+//! over, with the slot that the route remembers, and go with every copy. So the topic is not looked up again in
+//! that interval. If they are out of date (the message waited, or another worker made them), they are renewed
+//! from the message itself. With telemetry off they are empty, and cost one comparison.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,16 +14,16 @@ use crate::Micros;
 use crate::link::{Link, Queued};
 use crate::load::Load;
 use crate::load::latency::Sample;
-use crate::load::topics::Mark;
+use crate::load::topics::TopicSlot;
 use crate::wire::{PublishView, publish_of};
 
 /// How many timed messages a link keeps at most; further ones are not timed.
 const MOST_TIMED: usize = 64;
 
-/// What is counted of a message when a copy is sent.
+/// Of one message: what the metrics count when a copy is sent.
 #[derive(Clone, Debug, Default)]
 pub struct MessageMetrics {
-    mark: Mark,
+    topic_slot: TopicSlot,
     /// The size of its payload.
     bytes: u32,
     /// It is a fragment of a large message, and not the first (§7.5).
@@ -33,30 +33,30 @@ pub struct MessageMetrics {
 
 impl MessageMetrics {
     /// For a message that was counted as taken over. It is timed if there is a `sample`.
-    pub fn new(mark: Mark, payload: &[u8], sample: Option<Arc<Sample>>) -> Self {
+    pub fn new(topic_slot: TopicSlot, payload: &[u8], sample: Option<Arc<Sample>>) -> Self {
         let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        Self { mark, bytes, is_later_fragment: false, sample }
+        Self { topic_slot, bytes, is_later_fragment: false, sample }
     }
 
     /// For a message that was counted as taken over before, or at another node.
     pub fn of(publish: &PublishView<'_>) -> Self {
         let is_later_fragment = publish.fragment.is_some_and(|slots| slots.index > 0);
-        Self { is_later_fragment, ..Self::new(Mark::default(), publish.payload, None) }
+        Self { is_later_fragment, ..Self::new(TopicSlot::default(), publish.payload, None) }
     }
 
-    /// Counts a message that is taken over. `known`: the mark of its route.
+    /// Counts a message that is taken over. `cached`: the slot that its route remembers.
     pub fn arrives(
         load: &mut Option<Box<Load>>,
         now: Micros,
         publish: &PublishView<'_>,
-        known: Option<&Cell<Mark>>,
+        cached: Option<&Cell<TopicSlot>>,
     ) -> Self {
         let mut message_metrics = Self::of(publish);
         if let Some(load) = load {
-            message_metrics.mark = load.mark_of(publish.topic, known);
-            load.topics.count_in(message_metrics.mark, 1, publish.payload.len() as u64);
+            message_metrics.topic_slot = load.topic_slot_of(publish.topic, cached);
+            load.topics.count_in(message_metrics.topic_slot, 1, publish.payload.len() as u64);
             if message_metrics.is_later_fragment {
-                load.topics.note_later_in(message_metrics.mark);
+                load.topics.note_later_in(message_metrics.topic_slot);
             }
             message_metrics.sample = load.latency.begin(now);
         }
@@ -69,8 +69,8 @@ impl MessageMetrics {
         publish: &PublishView<'_>,
         sample: Option<Arc<Sample>>,
     ) -> Self {
-        let mark = load.as_mut().map(|load| load.topics.mark(publish.topic));
-        Self { mark: mark.unwrap_or_default(), sample, ..Self::of(publish) }
+        let topic_slot = load.as_mut().map(|load| load.topics.topic_slot(publish.topic));
+        Self { topic_slot: topic_slot.unwrap_or_default(), sample, ..Self::of(publish) }
     }
 
     /// The sample that times the message.
@@ -80,13 +80,14 @@ impl MessageMetrics {
 
     /// For messages of one topic that were counted as taken over, with `bytes` of payload in total. `sample`:
     /// if it is a single message that is timed.
-    pub fn of_several(mark: Mark, bytes: u64, sample: Option<Arc<Sample>>) -> Self {
-        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), is_later_fragment: false, sample }
+    pub fn of_several(topic_slot: TopicSlot, bytes: u64, sample: Option<Arc<Sample>>) -> Self {
+        Self { topic_slot, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), is_later_fragment: false, sample }
     }
 
     /// For one message of several. `field` is that message.
     pub fn of_one(&self, field: &[u8], sample: Option<Arc<Sample>>) -> Self {
-        publish_of(field).map_or_else(Self::default, |publish| Self::new(self.mark, publish.payload, sample))
+        publish_of(field)
+            .map_or_else(Self::default, |publish| Self::new(self.topic_slot, publish.payload, sample))
     }
 
     /// Counts a copy of each of `count` messages that were given to a link. `field` is the first message, and
@@ -100,10 +101,14 @@ impl MessageMetrics {
         packet: Queued,
     ) {
         if let Some(load) = load {
-            let mark = if load.topics.knows(self.mark) { self.mark } else { mark_of(load, field) };
-            load.topics.count_out(mark, count, self.bytes.into());
+            let topic_slot = if load.topics.is_current(self.topic_slot) {
+                self.topic_slot
+            } else {
+                topic_slot_of(load, field)
+            };
+            load.topics.count_out(topic_slot, count, self.bytes.into());
             if self.is_later_fragment {
-                load.topics.note_later_out(mark, count);
+                load.topics.note_later_out(topic_slot, count);
             }
             if let Some(sample) = &self.sample {
                 timed.add(packet, sample);
@@ -111,17 +116,17 @@ impl MessageMetrics {
         }
     }
 
-    /// Renews the mark, because another worker made it.
+    /// Looks up the slot again, because another worker's table gave it.
     pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>, field: &[u8]) {
         if let Some(load) = load {
-            self.mark = mark_of(load, field);
+            self.topic_slot = topic_slot_of(load, field);
         }
     }
 }
 
 /// Every field was checked when it was received, so there is a message in it.
-fn mark_of(load: &mut Load, field: &[u8]) -> Mark {
-    publish_of(field).map_or_else(Mark::default, |publish| load.topics.mark(publish.topic))
+fn topic_slot_of(load: &mut Load, field: &[u8]) -> TopicSlot {
+    publish_of(field).map_or_else(TopicSlot::default, |publish| load.topics.topic_slot(publish.topic))
 }
 
 /// The timed messages on a link.

@@ -17,7 +17,7 @@ use crate::Micros;
 use crate::engine::sessions::copy_blocks::CopyBlocks;
 use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage};
 use crate::engine::sessions::target::{Target, Targets};
-use crate::engine::transport::delivery_records::{Origin, Span, Ticket};
+use crate::engine::transport::delivery_records::{Origin, Ticket, TicketSpan};
 use crate::engine::transport::outbound::{ByWorker, Handoff, Outbound};
 use crate::topic::Region;
 use crate::wire::{MessageId, PublishView};
@@ -66,7 +66,7 @@ impl Distribution {
     /// Opens messages that followed one another. `origin` and `id` are those of the first; `id` is given for
     /// `QoS` 2. [`Self::distribute`] adds their copies. The caller holds one ticket of each itself until all
     /// copies are queued, so that no message can complete half-way.
-    pub fn open(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
+    pub fn open(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> TicketSpan {
         let topic = SmallVec::from_slice(topic.as_bytes());
         let copies = SmallVec::from_elem(1, count.into());
         let (origin, redirected) = (Some(origin), Vec::new());
@@ -75,7 +75,7 @@ impl Distribution {
             u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
         self.open += usize::from(count);
         self.by_id.extend(id.map(|id| (id, key)));
-        Span { first: Ticket { worker: self.worker, position: 0, key }, count }
+        TicketSpan { first: Ticket { worker: self.worker, position: 0, key }, count }
     }
 
     /// An open message was received again, over another link: its PUBACK will go there. Returns false if the
@@ -179,7 +179,11 @@ impl Distribution {
 
     /// Returns tickets of this worker. The result is how many of them were not outstanding. `done` is called
     /// for each run of messages that are distributed now, with the origin of the first and their number.
-    pub fn settle(&mut self, Span { first, count }: Span, mut done: impl FnMut(Origin, u64)) -> u64 {
+    pub fn settle(
+        &mut self,
+        TicketSpan { first, count }: TicketSpan,
+        mut done: impl FnMut(Origin, u64),
+    ) -> u64 {
         debug_assert_eq!(first.worker, self.worker);
         let Self { pending, open, by_id, .. } = self;
         let key = first.key as usize;
@@ -238,7 +242,7 @@ impl Distribution {
     }
 
     /// Adds `more` outstanding tickets to each of these messages.
-    pub fn add_copies(&mut self, Span { first, count }: Span, more: u32) {
+    pub fn add_copies(&mut self, TicketSpan { first, count }: TicketSpan, more: u32) {
         let (start, count) = (usize::from(first.position), usize::from(count));
         let copies = &mut self.pending[first.key as usize].copies;
         copies[start..start + count].iter_mut().for_each(|copies| *copies += more);
@@ -293,7 +297,7 @@ mod tests {
         Origin { link: LinkId(6), delivery }
     }
 
-    fn settled(distribution: &mut Distribution, tickets: Span) -> Vec<(Origin, u64)> {
+    fn settled(distribution: &mut Distribution, tickets: TicketSpan) -> Vec<(Origin, u64)> {
         let mut done = Vec::new();
         distribution.settle(tickets, |origin, count| done.push((origin, count)));
         done
@@ -381,7 +385,7 @@ mod tests {
             (unknown, done)
         };
         assert_eq!(settle(&mut distribution, all.part(1, 1)), (0, vec![(origin(41), 1)]));
-        let beyond = Span { first: all.first, count: 5 };
+        let beyond = TicketSpan { first: all.first, count: 5 };
         assert_eq!(settle(&mut distribution, beyond), (3, vec![(origin(40), 1), (origin(42), 1)]));
         assert_eq!(settle(&mut distribution, all), (3, vec![]), "its record is gone");
         assert_eq!((distribution.len(), distribution.pending.is_empty()), (0, true));

@@ -21,7 +21,7 @@ use crate::engine::owner::throttle::Throttle;
 use crate::engine::retained::replay::Replays;
 use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage};
 use crate::engine::sessions::target::{Target, Targets};
-use crate::engine::transport::delivery_records::{Origin, Span};
+use crate::engine::transport::delivery_records::{Origin, TicketSpan};
 use crate::engine::transport::outbound::{Handoff, Outbound};
 use crate::engine::{Engine, Side};
 use crate::keyed_hash::KeyedHash;
@@ -112,7 +112,7 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
-        let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.mark);
+        let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.topic_slot);
         // A status of this node is of no use to its next run.
         let journal =
             if route.reserved { Journaled::No } else { Journaled::Yes { waits: waits(publish, origin) } };
@@ -168,7 +168,7 @@ impl Forwarder {
     }
 
     /// Returns tickets to their messages here, or to the worker that took the messages over.
-    pub fn settle(&mut self, tickets: Span, out: &mut Outbound) {
+    pub fn settle(&mut self, tickets: TicketSpan, out: &mut Outbound) {
         let worker = tickets.first.worker;
         if worker != self.worker {
             out.handoffs.push_back((worker, Handoff::Settled { tickets }));
@@ -234,7 +234,7 @@ impl Forwarder {
             && queued_message.ticket.is_none()
             && target.qos > 0
             && !self.serves(now, &queued_message)
-            && let Some((id, _)) = out.load_of(target.session)
+            && let Some((id, _)) = out.fitness_of(target.session)
         {
             return self.deferred.push((id, queued_message.addressed(target)));
         }
@@ -275,9 +275,9 @@ impl Forwarder {
     /// Offers a message, which holds its ticket already, to a session of this worker.
     fn pass(&mut self, now: Micros, mut queued_message: QueuedMessage, target: Target, out: &mut Outbound) {
         let session = target.session;
-        let is_dead = queued_message.expires <= now && !Defect::SendsTheDead.is_present();
+        let is_expired = queued_message.expires <= now && !Defect::SendsTheDead.is_present();
         if target.qos == 0 {
-            return match is_dead {
+            return match is_expired {
                 true => out.count_expired(session),
                 false => out.offer_copy(
                     session,
@@ -293,7 +293,7 @@ impl Forwarder {
             return out.pending.orphans.push(queued_message);
         }
         let ticket = queued_message.ticket;
-        if is_dead {
+        if is_expired {
             out.count_expired(session);
             out.pending.tickets.extend(ticket);
         } else if !queued_message.was_stored && out.was_stored_before(session, shared, &queued_message.field)
@@ -362,20 +362,20 @@ fn admit(
     if publish.expires() <= now {
         return Err(Refusal::Expired);
     }
-    if route.gathering && origin.is_some_and(|origin| origin.delivery > 0) {
+    if route.recovering && origin.is_some_and(|origin| origin.delivery > 0) {
         return Err(Refusal::Handover);
     }
     if !waits(publish, origin) {
         return Ok(());
     }
-    if out.is_full() {
+    if out.queues_are_full() {
         return Err(Refusal::QueuesFull);
     }
-    if !out.full.is_empty() {
+    if !out.full_sessions.is_empty() {
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session)).copied();
         let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
-        let full: SmallVec<[SessionKey; 2]> = out.full.among(plain.chain(chosen)).collect();
+        let full: SmallVec<[SessionKey; 2]> = out.full_sessions.among(plain.chain(chosen)).collect();
         if !full.is_empty() {
             if let Some(Origin { link, .. }) = origin {
                 full.into_iter().for_each(|session| out.note_refused(session, link));
@@ -465,14 +465,17 @@ impl Engine {
         };
         let is_turned_away = entry.refusals.precede(publish, packet.after);
         let is_too_much = delivery > 0 && entry.is_beyond_allowance(publish);
-        let may_be_held = delivery > 0 && entry.holds_some();
+        let may_be_throttled = delivery > 0 && entry.is_partly_throttled();
         if entry.publisher == 0 {
             // A link that carries a PUBLISH has learnt the incarnation of its peer.
             let incarnation = entry.link.peer_incarnation().unwrap_or_default();
             entry.publisher = publisher_id(entry.session, incarnation);
-            self.greet_publisher(now, id);
+            self.register_publisher(now, id);
         }
-        let is_held = may_be_held && !is_turned_away && !is_too_much && self.is_held(now, id, publish);
+        let is_throttled = may_be_throttled
+            && !is_turned_away
+            && !is_too_much
+            && self.is_throttled_message(now, id, publish);
         let is_its_own = self.out.links.awake(id).is_some_and(|entry| entry.is_of(publish.publisher));
         let Side::Node(forwarder) = &mut self.side else {
             return;
@@ -481,7 +484,7 @@ impl Engine {
             Err(Refusal::ForeignPublisher)
         } else if is_turned_away {
             Err(Refusal::Handover)
-        } else if is_too_much || is_held {
+        } else if is_too_much || is_throttled {
             Err(Refusal::QueuesFull)
         } else {
             forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
@@ -533,18 +536,19 @@ impl Engine {
         while !self.out.pending.is_empty() {
             let mut tickets = std::mem::take(&mut self.out.pending.tickets);
             let overflowed = std::mem::take(&mut self.out.pending.overflowed);
-            let holds = std::mem::take(&mut self.out.pending.holds);
+            let throttle_changes = std::mem::take(&mut self.out.pending.throttle_changes);
             let orphans = std::mem::take(&mut self.out.pending.orphans);
-            let full = std::mem::take(&mut self.out.pending.full);
+            let full_changes = std::mem::take(&mut self.out.pending.full_changes);
             let mut settled = std::mem::take(&mut self.out.pending.settled);
             let mut moved = std::mem::take(&mut self.out.pending.moved);
-            full.into_iter()
+            full_changes
+                .into_iter()
                 .for_each(|(session, is_full)| self.tell_others(&Handoff::Full { session, is_full }));
             for key in overflowed {
                 self.end_overflowed(now, key);
             }
-            for hold in holds {
-                self.hold(now, hold);
+            for change in throttle_changes {
+                self.apply_throttle(now, change);
             }
             let Side::Node(forwarder) = &mut self.side else {
                 return;
@@ -601,6 +605,6 @@ impl Engine {
         if queued.is_err() {
             self.out.counters.drop(Drop::QueueFull);
         }
-        self.out.links.touch(id);
+        self.out.links.mark_dirty(id);
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::owner::forward::{Forwarder, wants};
 use crate::engine::owner::routes::Route;
-use crate::engine::transport::copies::{Copies, MOST_BYTES, timed_of};
+use crate::engine::transport::copies::{CopyBatch, MOST_BYTES, timed_of};
 use crate::engine::transport::links::Entry;
 use crate::engine::transport::outbound::{ByWorker, Handoff, Outbound};
 use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch};
@@ -72,7 +72,7 @@ impl Forwarder {
             return false;
         }
         out.counters.messages_in += batch.len() as u64;
-        let batch_metrics = BatchMetrics::of(batch, now, route.mark, &mut out.load);
+        let batch_metrics = BatchMetrics::of(batch, now, route.topic_slot, &mut out.load);
         let mut elsewhere = ByWorker::new();
         for subscriber in route.subscribers.iter().filter(|subscriber| wants(subscriber, source)) {
             let session = subscriber.session;
@@ -128,13 +128,13 @@ impl Outbound {
             return self.counters.drop_many(Drop::Offline, batch.len() as u64);
         };
         let (copies, bytes) = entry.queue_publishes(batch, batch_metrics);
-        self.links.touch(id);
+        self.links.mark_dirty(id);
         self.counters.messages_out += copies;
         let refused = batch.len() as u64 - copies;
         session.refuse_copies(Drop::QueueFull, refused);
         self.counters.drop_many(Drop::QueueFull, refused);
         if let Some(load) = &mut self.load {
-            load.topics.count_out(batch_metrics.mark, copies as u32, bytes);
+            load.topics.count_out(batch_metrics.topic_slot, copies as u32, bytes);
         }
     }
 }
@@ -144,7 +144,7 @@ impl Entry {
     /// of their payloads.
     fn queue_publishes(&mut self, batch: &PublishBatch<'_, '_>, batch_metrics: &BatchMetrics) -> (u64, u64) {
         let (queued, _) = self.link.passed();
-        if self.link.queue_encoded(batch.bytes, batch.stretches()).is_ok() {
+        if self.link.queue_encoded(batch.bytes, batch.packet_runs()).is_ok() {
             for (position, sample) in &batch_metrics.timed {
                 self.timed.add(Queued::Unreliable(queued + 1 + u64::from(*position)), sample);
             }
@@ -165,7 +165,7 @@ impl Outbound {
     /// The last handoff for a worker, if it is of copies for these sessions and has room for `bytes` more;
     /// else a new one. (An older handoff would not do, because handoffs arrive in the order in which they
     /// were queued.)
-    pub fn copies_for(&mut self, worker: u8, sessions: &[SessionKey], bytes: usize) -> &mut Copies {
+    pub fn copies_for(&mut self, worker: u8, sessions: &[SessionKey], bytes: usize) -> &mut CopyBatch {
         let mut last = self.handoffs.iter().rev().take(LOOK_BACK).filter(|(to, _)| *to == worker);
         let is_open = last.next().is_some_and(|(_, handoff)| match handoff {
             Handoff::Copies(copies) => {
@@ -175,7 +175,7 @@ impl Outbound {
         });
         if !is_open {
             let (packets, timed) = (Vec::new(), Vec::new());
-            let copies = Copies { packets, count: 0, sessions: sessions.into(), timed };
+            let copies = CopyBatch { packets, count: 0, sessions: sessions.into(), timed };
             self.handoffs.push_back((worker, Handoff::Copies(copies)));
         }
         let mut last = self.handoffs.iter_mut().rev().filter(|(to, _)| *to == worker);
@@ -188,7 +188,7 @@ impl Outbound {
 
 impl Engine {
     /// Offers another worker's copies to this worker's sessions.
-    pub(in crate::engine) fn deliver_copies(&mut self, copies: &Copies) {
+    pub(in crate::engine) fn deliver_copies(&mut self, copies: &CopyBatch) {
         // The fields of a datagram are `packets`, too.
         let mut buffers = self.view_buffers.take().unwrap_or_default();
         let mut view = DatagramView::unread(&copies.packets, buffers.take());

@@ -1,4 +1,4 @@
-//! Which sessions are full, and which publishers' links crowded sessions hold (`throttle`, §7.7).
+//! Which sessions are full, and which publishers' links are throttled by congested sessions (`throttle`, §7.7).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -46,32 +46,32 @@ impl FullSessions {
     }
 }
 
-/// A session begins to hold a publisher's link, or releases it.
+/// A session begins to throttle a publisher's link, or releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct ThrottleChange {
     pub session: SessionKey,
     pub link: LinkId,
-    pub is_held: bool,
+    pub is_throttled: bool,
 }
 
-/// The crowded sessions of one worker, each with the links that it holds.
+/// The congested sessions of one worker, each with the links that it throttles.
 #[derive(Debug, Default)]
-pub struct Holds {
+pub struct ThrottledLinks {
     by_session: FxHashMap<SessionKey, FxHashSet<LinkId>>,
 }
 
-impl Holds {
-    /// A crowded session gets a message over a link. Returns the `Hold` to carry out, if the session did not
-    /// hold this link before.
-    pub fn add(&mut self, session: SessionKey, link: LinkId) -> Option<Hold> {
+impl ThrottledLinks {
+    /// A congested session gets a message over a link. Returns the change to carry out, if the session did not throttle
+    /// this link before.
+    pub fn add(&mut self, session: SessionKey, link: LinkId) -> Option<ThrottleChange> {
         let is_new = self.by_session.entry(session).or_default().insert(link);
-        is_new.then_some(Hold { session, link, is_held: true })
+        is_new.then_some(ThrottleChange { session, link, is_throttled: true })
     }
 
-    /// A session releases all links that it holds.
-    pub fn release(&mut self, session: SessionKey) -> impl Iterator<Item = Hold> + use<> {
+    /// A session releases all links that it throttles.
+    pub fn release(&mut self, session: SessionKey) -> impl Iterator<Item = ThrottleChange> + use<> {
         let links = self.by_session.remove(&session).unwrap_or_default();
-        links.into_iter().map(move |link| Hold { session, link, is_held: false })
+        links.into_iter().map(move |link| ThrottleChange { session, link, is_throttled: false })
     }
 
     /// A link has ended.
@@ -79,12 +79,12 @@ impl Holds {
         self.by_session.values_mut().for_each(|links| _ = links.remove(&link));
     }
 
-    /// Whether no session is crowded.
+    /// Whether no session throttles a link.
     pub fn is_empty(&self) -> bool {
         self.by_session.is_empty()
     }
 
-    /// The number of held links, each counted once for each session that holds it.
+    /// The number of throttled links, each counted once for each session that throttles it.
     pub fn len(&self) -> usize {
         self.by_session.values().map(FxHashSet::len).sum()
     }
@@ -94,18 +94,21 @@ impl Holds {
 mod tests {
     use super::*;
     #[test]
-    fn each_link_is_held_once_by_a_session_and_let_go_once() {
+    fn a_session_throttles_each_link_once_and_releases_it_once() {
         let (one, other) = (SessionKey(1), SessionKey(2));
-        let mut holds = Holds::default();
-        assert!(holds.add(one, LinkId(7)).is_some_and(|hold| hold.is_held));
-        assert!(holds.add(one, LinkId(7)).is_none() && holds.add(one, LinkId(8)).is_some());
-        assert!(holds.add(other, LinkId(7)).is_some());
-        assert_eq!(holds.len(), 3);
-        let mut released: Vec<_> = holds.release(one).map(|hold| (hold.link, hold.is_held)).collect();
+        let mut throttled_links = ThrottledLinks::default();
+        assert!(throttled_links.add(one, LinkId(7)).is_some_and(|change| change.is_throttled));
+        assert!(
+            throttled_links.add(one, LinkId(7)).is_none() && throttled_links.add(one, LinkId(8)).is_some()
+        );
+        assert!(throttled_links.add(other, LinkId(7)).is_some());
+        assert_eq!(throttled_links.len(), 3);
+        let mut released: Vec<_> =
+            throttled_links.release(one).map(|change| (change.link, change.is_throttled)).collect();
         released.sort();
         assert_eq!(released, [(LinkId(7), false), (LinkId(8), false)]);
-        assert_eq!(holds.release(one).count(), 0);
-        holds.forget(LinkId(7));
-        assert_eq!((holds.release(other).count(), holds.is_empty()), (0, true));
+        assert_eq!(throttled_links.release(one).count(), 0);
+        throttled_links.forget(LinkId(7));
+        assert_eq!((throttled_links.release(other).count(), throttled_links.is_empty()), (0, true));
     }
 }

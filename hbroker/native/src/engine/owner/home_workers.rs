@@ -15,8 +15,8 @@ use parking_lot::RwLock;
 
 use crate::keyed_hash::KeyedHash;
 
-/// How many publishers without a link are remembered. The one that left first is forgotten first.
-const MOST_LEFT: usize = 65_536;
+/// How many publishers without a link are remembered. The publisher whose link ended first is forgotten first.
+const MOST_DEPARTED: usize = 65_536;
 
 pub struct HomeWorkers {
     /// `None`: there is only one worker.
@@ -26,14 +26,14 @@ pub struct HomeWorkers {
 struct Homes {
     workers: HashMap<u64, u8, KeyedHash>,
     /// By session.
-    left: HashMap<u64, Left, KeyedHash>,
-    /// The sessions of `left`, by the number of their leaving.
+    departed: HashMap<u64, DepartedPublisher, KeyedHash>,
+    /// The sessions of `departed`, by the number of their departure.
     order: BTreeMap<u64, u64>,
-    leavings: u64,
+    departures: u64,
 }
 
 /// A publisher whose link has ended.
-struct Left {
+struct DepartedPublisher {
     worker: u8,
     publisher: u64,
     number: u64,
@@ -45,15 +45,15 @@ impl HomeWorkers {
         Self {
             homes: Some(RwLock::new(Homes {
                 workers: HashMap::with_hasher(hasher),
-                left: HashMap::with_hasher(hasher),
+                departed: HashMap::with_hasher(hasher),
                 order: BTreeMap::new(),
-                leavings: 0,
+                departures: 0,
             })),
         }
     }
 
     /// For a single worker, which is the home of all sessions.
-    pub fn of_one() -> Self {
+    pub fn single() -> Self {
         Self { homes: None }
     }
 
@@ -63,8 +63,8 @@ impl HomeWorkers {
             return worker;
         };
         let home = *homes.workers.entry(session).or_insert(worker);
-        if homes.left.get(&session).is_some_and(|left| left.worker == home) {
-            homes.come_back(session);
+        if homes.departed.get(&session).is_some_and(|departed| departed.worker == home) {
+            homes.forget_departure(session);
         }
         home
     }
@@ -78,11 +78,11 @@ impl HomeWorkers {
         }
     }
 
-    /// The link of a session has ended, and this worker remembers what it published under this id. Has to be
-    /// called before the session is removed.
-    pub fn leave(&self, session: u64, worker: u8, publisher: u64) {
+    /// The link of a session has ended, and this worker keeps the duplicate window of its publisher, which has
+    /// this id. Has to be called before the session is removed.
+    pub fn note_departure(&self, session: u64, worker: u8, publisher: u64) {
         if let Some(mut homes) = self.homes.as_ref().map(RwLock::write) {
-            homes.leave(session, worker, publisher);
+            homes.note_departure(session, worker, publisher);
         }
     }
 
@@ -99,8 +99,8 @@ impl HomeWorkers {
         let Some(homes) = self.homes.as_ref().map(RwLock::read) else {
             return Some(0);
         };
-        let left = || homes.left.get(&session).filter(|left| is_publisher(left.publisher));
-        homes.workers.get(&session).copied().or_else(|| left().map(|left| left.worker))
+        let departed = || homes.departed.get(&session).filter(|departed| is_publisher(departed.publisher));
+        homes.workers.get(&session).copied().or_else(|| departed().map(|departed| departed.worker))
     }
 
     /// The worker on which a session without a link is to be made.
@@ -110,22 +110,22 @@ impl HomeWorkers {
 }
 
 impl Homes {
-    fn leave(&mut self, session: u64, worker: u8, publisher: u64) {
-        self.come_back(session);
-        self.leavings += 1;
-        let number = self.leavings;
-        self.left.insert(session, Left { worker, publisher, number });
+    fn note_departure(&mut self, session: u64, worker: u8, publisher: u64) {
+        self.forget_departure(session);
+        self.departures += 1;
+        let number = self.departures;
+        self.departed.insert(session, DepartedPublisher { worker, publisher, number });
         self.order.insert(number, session);
-        if self.left.len() > MOST_LEFT
+        if self.departed.len() > MOST_DEPARTED
             && let Some((_, oldest)) = self.order.pop_first()
         {
-            self.left.remove(&oldest);
+            self.departed.remove(&oldest);
         }
     }
 
-    fn come_back(&mut self, session: u64) {
-        if let Some(left) = self.left.remove(&session) {
-            self.order.remove(&left.number);
+    fn forget_departure(&mut self, session: u64) {
+        if let Some(departed) = self.departed.remove(&session) {
+            self.order.remove(&departed.number);
         }
     }
 }
@@ -136,32 +136,35 @@ mod tests {
 
     #[test]
     fn a_publisher_that_left_is_at_home_where_it_was() {
-        let directory = HomeWorkers::new(1);
-        assert_eq!(directory.claim(7, 1), 1);
-        directory.leave(7, 1, 70);
-        directory.remove(7, 1);
-        assert_eq!(directory.home_of(7, |publisher| publisher == 70), Some(1));
-        assert_eq!((directory.home_of(7, |_| false), directory.place_for(7)), (None, 1), "another run");
-        assert_eq!((directory.worker_of(7), directory.place_for(8)), (None, 0));
+        let home_workers = HomeWorkers::new(1);
+        assert_eq!(home_workers.claim(7, 1), 1);
+        home_workers.note_departure(7, 1, 70);
+        home_workers.remove(7, 1);
+        assert_eq!(home_workers.home_of(7, |publisher| publisher == 70), Some(1));
+        assert_eq!((home_workers.home_of(7, |_| false), home_workers.place_for(7)), (None, 1), "another run");
+        assert_eq!((home_workers.worker_of(7), home_workers.place_for(8)), (None, 0));
         // The home of another run is the worker that it reaches, and its own leaving counts then.
-        assert_eq!(directory.claim(7, 2), 2);
-        assert_eq!(directory.home_of(7, |_| true), Some(2));
-        directory.leave(7, 2, 71);
-        directory.remove(7, 2);
-        assert_eq!(directory.home_of(7, |publisher| publisher == 71), Some(2));
+        assert_eq!(home_workers.claim(7, 2), 2);
+        assert_eq!(home_workers.home_of(7, |_| true), Some(2));
+        home_workers.note_departure(7, 2, 71);
+        home_workers.remove(7, 2);
+        assert_eq!(home_workers.home_of(7, |publisher| publisher == 71), Some(2));
     }
 
     #[test]
     fn those_that_left_first_are_forgotten_first() {
-        let directory = HomeWorkers::new(1);
-        let most = MOST_LEFT as u64;
-        (0..most).for_each(|session| directory.leave(session, 1, session));
+        let home_workers = HomeWorkers::new(1);
+        let most = MOST_DEPARTED as u64;
+        (0..most).for_each(|session| home_workers.note_departure(session, 1, session));
         // A publisher that comes and goes again is counted once, as the last that left.
-        (0..3).for_each(|_| directory.leave(0, 1, 0));
-        assert_eq!((directory.place_for(0), directory.place_for(1)), (1, 1));
-        directory.leave(most, 1, most);
-        assert_eq!((directory.place_for(0), directory.place_for(1), directory.place_for(2)), (1, 0, 1));
-        let homes = directory.homes.as_ref().expect("several workers").read();
-        assert_eq!((homes.left.len(), homes.order.len()), (MOST_LEFT, MOST_LEFT));
+        (0..3).for_each(|_| home_workers.note_departure(0, 1, 0));
+        assert_eq!((home_workers.place_for(0), home_workers.place_for(1)), (1, 1));
+        home_workers.note_departure(most, 1, most);
+        assert_eq!(
+            (home_workers.place_for(0), home_workers.place_for(1), home_workers.place_for(2)),
+            (1, 0, 1)
+        );
+        let homes = home_workers.homes.as_ref().expect("several workers").read();
+        assert_eq!((homes.departed.len(), homes.order.len()), (MOST_DEPARTED, MOST_DEPARTED));
     }
 }

@@ -7,26 +7,26 @@ use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::groups::Fitness;
 
-/// Maps a session to its id and its fitness.
-pub struct MemberLoads {
-    member_loads: RwLock<HashMap<SessionKey, (u64, Fitness), KeyedHash>>,
+/// The fitness of each member, with the id of its session.
+pub struct MemberFitness {
+    by_session: RwLock<HashMap<SessionKey, (u64, Fitness), KeyedHash>>,
 }
 
-impl MemberLoads {
+impl MemberFitness {
     pub fn new(seed: u64) -> Self {
-        Self { member_loads: RwLock::new(HashMap::with_hasher(KeyedHash::new(seed))) }
+        Self { by_session: RwLock::new(HashMap::with_hasher(KeyedHash::new(seed))) }
     }
 
-    pub fn tell(&self, key: SessionKey, id: u64, fitness: Fitness) {
-        self.member_loads.write().insert(key, (id, fitness));
+    pub fn report(&self, key: SessionKey, id: u64, fitness: Fitness) {
+        self.by_session.write().insert(key, (id, fitness));
     }
 
     pub fn forget(&self, key: SessionKey) {
-        self.member_loads.write().remove(&key);
+        self.by_session.write().remove(&key);
     }
 
-    /// `None`: the session has ended.
+    /// The session id and the fitness of a member; `None`: the session has ended.
     pub fn of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
-        self.member_loads.read().get(&key).copied()
+        self.by_session.read().get(&key).copied()
     }
 }

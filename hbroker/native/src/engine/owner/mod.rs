@@ -4,10 +4,10 @@
 //!     forward          PUBLISH, PUBACK, CREDIT of a link's peer: may this message be taken over? who gets it?
 //!       |-- routes          topic -> subscribers and groups: tables, and a cache of them
 //!       |-- shared_groups   the member of a group that gets it, of this worker or another
-//!       |     `-- member_loads    how fit the members of other workers are
+//!       |     `-- member_loads    the fitness of the members of other workers
 //!       |-- distribution    copies and tickets until the PUBACK
 //!       |     `-----> crate::engine::sessions      the queue of each subscriber
-//!       `-- throttle        backpressure: which publishers are held back
+//!       `-- throttle        backpressure: which publishers are throttled
 //!             `-- holds           by which sessions; which sessions are full
 //!     forward_batch    the same for plain messages of `QoS` 0 that arrived together; copies from other workers
 //!     subscriptions    verbs of Python: sessions and subscriptions begin and end

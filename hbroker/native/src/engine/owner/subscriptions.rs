@@ -10,7 +10,7 @@ use crate::engine::owner::forward::Forwarder;
 use crate::engine::retained::replay::Request;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::counters::SessionCounters;
-use crate::engine::sessions::send::Ended;
+use crate::engine::sessions::send::EndedSession;
 use crate::engine::sessions::session::{Session, Status};
 use crate::engine::transport::event::{DownReason, Event};
 use crate::engine::transport::links::Entry;
@@ -42,13 +42,13 @@ impl Engine {
             known.into_iter().for_each(|key| self.end_session(now, key, Drop::SessionEnded));
             return Opened::Refused;
         }
-        let home = self.shared.directory.claim(session, self.worker);
+        let home = self.shared.home_workers.claim(session, self.worker);
         if home != self.worker {
             return Opened::At(home);
         }
         if known.is_none() && link.is_none() && self.shared.hosts.enter(None, true).is_err() {
             self.out.counters.drop(Drop::TooManyLinks);
-            self.shared.directory.remove(session, self.worker);
+            self.shared.home_workers.remove(session, self.worker);
             return Opened::Refused;
         }
         let bounds = self.bounds(bounds);
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// Takes one step of a replay, or of tidying the store.
-    pub(in crate::engine) fn tend_retained(&mut self, now: Micros) {
+    pub(in crate::engine) fn step_retained(&mut self, now: Micros) {
         let Side::Node(forwarder) = &mut self.side else {
             return;
         };
@@ -226,12 +226,12 @@ impl Engine {
         let unsent = gone.link.unsent();
         let knows = |forwarder: &mut Forwarder| forwarder.window.knows(gone.publisher);
         if self.workers > 1 && gone.publisher != 0 && self.node(knows) == Some(true) {
-            self.shared.directory.leave(gone.session, self.worker, gone.publisher);
+            self.shared.home_workers.note_departure(gone.session, self.worker, gone.publisher);
         }
         let host = gone.link.peer().ip().into();
         let Some(session) = gone.subscriber.and_then(|key| self.out.sessions.get_mut(key)) else {
             self.shared.hosts.leave(Some(host));
-            return self.shared.directory.remove(gone.session, self.worker);
+            return self.shared.home_workers.remove(gone.session, self.worker);
         };
         let key = session.key();
         // §3.6: the session goes on over the link that its client begins.
@@ -247,19 +247,19 @@ impl Engine {
     }
 
     fn close_session(&mut self, now: Micros, key: SessionKey, unsent: usize, why: Drop) {
-        let Some(Ended { id, link, host }) = self.out.end(key, unsent, why) else {
+        let Some(EndedSession { id, link, host }) = self.out.end(key, unsent, why) else {
             return;
         };
         match link.and_then(|link| self.out.links.get_mut(link)) {
             Some(entry) => entry.subscriber = None,
-            None => self.shared.directory.remove(id, self.worker),
+            None => self.shared.home_workers.remove(id, self.worker),
         }
         if link.is_none() {
             self.shared.hosts.leave(host);
         }
         self.forget_subscriptions(key);
         self.node(|node| node.replays.forget_session(key));
-        self.tell_others(&Handoff::Gone { session: key });
+        self.tell_others(&Handoff::SessionEnded { session: key });
         self.settle_pending(now);
     }
 

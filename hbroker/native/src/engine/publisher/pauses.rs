@@ -4,7 +4,7 @@
 //! waited by itself, all waiting messages of the topic would be sent whenever one of them was due: as often
 //! as the owner answers. So the topic pauses as a whole, with one pause at a time.
 //!
-//! During a handover the pause is short, and then all messages are sent. If a session is crowded it may last
+//! During a handover the pause is short, and then all messages are sent. If a session is congested, it may last
 //! minutes, and the owner does not report its end. So after the pause only the first message is sent, as a
 //! probe, and no other of its topic until the next pause ends. If the owner has refused the probe by then, it
 //! is sent again, and the pause doubles.
@@ -31,36 +31,36 @@ pub struct Pauses {
 pub enum Pause {
     /// Its owner changes, or the owner's queues are full.
     Handover,
-    /// A session that gets its messages is crowded. `wait` is the time until the next probe; `tried` is the
+    /// A session that gets its messages is congested. `wait` is the time until the next probe; `tried` is the
     /// sequence number of the last probe.
-    Crowded { wait: Micros, tried: Option<u64> },
-    /// Its next message is too far ahead of one that waits on another topic.
-    Lead,
+    Congested { wait: Micros, tried: Option<u64> },
+    /// The sequence number of its next message is too far ahead of a message that waits on another topic.
+    OutOfWindow,
 }
 
 impl Pause {
     /// The pause before the first probe. `rtt`: the round-trip time to the owner.
-    pub fn crowded(rtt: Micros) -> Self {
-        Self::Crowded { wait: SHORTEST.max(2 * rtt).min(LONGEST), tried: None }
+    pub fn congested(rtt: Micros) -> Self {
+        Self::Congested { wait: SHORTEST.max(2 * rtt).min(LONGEST), tried: None }
     }
 
     fn wait(self) -> Micros {
         match self {
             Self::Handover => SHORTEST,
-            Self::Crowded { wait, .. } => wait,
-            Self::Lead => LONGEST,
+            Self::Congested { wait, .. } => wait,
+            Self::OutOfWindow => LONGEST,
         }
     }
 
     /// The pause after this one, if this is the first message that waits. `None`: all messages are sent.
     fn next(self, first: u64) -> Option<Self> {
         match self {
-            Self::Crowded { tried: Some(tried), .. } if first > tried => None,
-            Self::Crowded { wait, tried: Some(_) } => {
-                Some(Self::Crowded { wait: (2 * wait).min(LONGEST), tried: Some(first) })
+            Self::Congested { tried: Some(tried), .. } if first > tried => None,
+            Self::Congested { wait, tried: Some(_) } => {
+                Some(Self::Congested { wait: (2 * wait).min(LONGEST), tried: Some(first) })
             }
-            Self::Crowded { wait, tried: None } => Some(Self::Crowded { wait, tried: Some(first) }),
-            Self::Handover | Self::Lead => None,
+            Self::Congested { wait, tried: None } => Some(Self::Congested { wait, tried: Some(first) }),
+            Self::Handover | Self::OutOfWindow => None,
         }
     }
 }
@@ -83,8 +83,8 @@ impl Pauses {
         }
     }
 
-    /// Whether no message of a topic may be sent now, except as a probe.
-    pub fn hold(&self, topic: &str) -> bool {
+    /// Whether no message of a topic may be sent now, except a probe.
+    pub fn allows_only_probes(&self, topic: &str) -> bool {
         !self.topics.is_empty() && self.topics.get(topic).is_some_and(|(_, pause)| *pause != Pause::Handover)
     }
 
@@ -131,15 +131,19 @@ mod tests {
     fn a_topic_waits_once_at_a_time_and_each_as_long_as_it_is_to() {
         let mut pauses = Pauses::new(KeyedHash::new(1));
         let (long, short): (Arc<str>, Arc<str>) = ("long".into(), "short".into());
-        pauses.add(0, Arc::clone(&long), Pause::crowded(50_000));
+        pauses.add(0, Arc::clone(&long), Pause::congested(50_000));
         pauses.add(1, Arc::clone(&long), Pause::Handover);
         pauses.add(2, Arc::clone(&short), Pause::Handover);
-        assert!(pauses.hold("long") && !pauses.hold("short") && !pauses.hold("other"));
+        assert!(
+            pauses.allows_only_probes("long")
+                && !pauses.allows_only_probes("short")
+                && !pauses.allows_only_probes("other")
+        );
         assert_eq!(pauses.next(), Some(10_002));
         assert_eq!((due(&mut pauses, 10_001), due(&mut pauses, 10_002)), (None, Some(Pause::Handover)));
         assert_eq!(
             (due(&mut pauses, 99_999), due(&mut pauses, 100_000)),
-            (None, Some(Pause::crowded(50_000)))
+            (None, Some(Pause::congested(50_000)))
         );
         assert!(pauses.next().is_none() && pauses.topics.is_empty());
     }
@@ -148,14 +152,14 @@ mod tests {
     fn one_that_waits_for_a_handover_may_find_a_crowd() {
         let mut pauses = Pauses::new(KeyedHash::new(1));
         pauses.add(0, "a".into(), Pause::Handover);
-        pauses.add(5, "a".into(), Pause::crowded(0));
-        assert!(pauses.hold("a"));
-        assert_eq!(due(&mut pauses, 10_000), Some(Pause::crowded(0)));
+        pauses.add(5, "a".into(), Pause::congested(0));
+        assert!(pauses.allows_only_probes("a"));
+        assert_eq!(due(&mut pauses, 10_000), Some(Pause::congested(0)));
     }
 
     #[test]
     fn a_try_that_comes_back_is_made_again_after_twice_as_long_and_at_most_so_long() {
-        let mut pause = Pause::crowded(1_000);
+        let mut pause = Pause::congested(1_000);
         let mut waits = Vec::new();
         for _ in 0..9 {
             pause = pause.next(7).expect("it came back");

@@ -35,12 +35,12 @@ pub struct SendQueue {
 pub type Turn = (SocketAddr, u64);
 
 /// A fragment that was taken to be sent.
-pub struct Taken {
+pub struct TakenFragment {
     pub fragment: Fragment,
     /// How many waiting bytes went with it. Those of a fragmented message all go with its last fragment.
     pub freed: usize,
     /// When it would have expired.
-    pub dies_at: Micros,
+    pub expires_at: Micros,
 }
 
 /// What is in flight on one topic, all to one owner.
@@ -124,21 +124,25 @@ impl SendQueue {
     }
 
     /// Takes the next fragment.
-    pub fn take_first(&mut self) -> Option<Taken> {
+    pub fn take_first(&mut self) -> Option<TakenFragment> {
         if let Some((_, fragment)) = self.returned.pop_first() {
-            return Some(Taken { freed: fragment.field.len(), dies_at: fragment.dies_at, fragment });
+            return Some(TakenFragment {
+                freed: fragment.field.len(),
+                expires_at: fragment.expires_at,
+                fragment,
+            });
         }
         let mut message = self.fresh.pop_front()?;
-        let (freed, dies_at) = (message.bytes(), message.dies_at());
+        let (freed, expires_at) = (message.bytes(), message.expires_at());
         match message {
-            Outgoing::Single(fragment) => Some(Taken { fragment, freed, dies_at }),
+            Outgoing::Single(fragment) => Some(TakenFragment { fragment, freed, expires_at }),
             Outgoing::LargeMessage(ref mut large) => {
                 let fragment = large.next()?;
                 if large.is_exhausted() {
-                    return Some(Taken { fragment, freed, dies_at });
+                    return Some(TakenFragment { fragment, freed, expires_at });
                 }
                 self.fresh.push_front(message);
-                Some(Taken { fragment, freed: 0, dies_at })
+                Some(TakenFragment { fragment, freed: 0, expires_at })
             }
         }
     }
@@ -203,7 +207,7 @@ impl SendQueue {
     }
 
     /// The sequence number of the first waiting fragment of `QoS` 2.
-    pub fn first_exact(&self) -> Option<u64> {
+    pub fn first_qos2(&self) -> Option<u64> {
         let returned =
             self.returned.values().find(|fragment| fragment.qos == 2).map(|fragment| fragment.sequence);
         returned.or_else(|| self.fresh.iter().find(|next| next.qos() == 2).map(Outgoing::sequence))

@@ -19,7 +19,7 @@ use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::fragmentation::fragments::{Fragment, Fragments, Split};
 use crate::engine::metrics::counters::Drop;
-use crate::engine::publisher::outgoing::{Ended, Next, Route};
+use crate::engine::publisher::outgoing::{EndedMessage, Next, PublishRoute};
 use crate::engine::publisher::pauses::Pause;
 use crate::engine::transport::credit::{self, Room};
 use crate::engine::transport::delivery_records::{Positions, Ticket};
@@ -71,7 +71,7 @@ impl Engine {
                 if let Side::Client(client) = &mut self.side {
                     client.publisher.open(fragments);
                 }
-                let owner = owner.filter(|_| now < fragments.dies_at());
+                let owner = owner.filter(|_| now < fragments.expires_at());
                 let has_begun =
                     owner.is_some_and(|owner| self.send_fragments(now, owner, fragments, message.payload));
                 if fragments.is_exhausted() {
@@ -106,8 +106,9 @@ impl Engine {
         let Some(id) = self.link_to(now, owner) else {
             return false;
         };
-        let is_crowded = matches!(&self.side, Side::Client(client) if client.publisher.is_crowded(owner));
-        for _ in 0..if is_crowded { 0 } else { FRAGMENTS_PER_TURN } {
+        let others_wait =
+            matches!(&self.side, Side::Client(client) if client.publisher.has_blocked_topics(owner));
+        for _ in 0..if others_wait { 0 } else { FRAGMENTS_PER_TURN } {
             if !self.has_room_for_fragment(owner, fragments.qos(), fragments.fragment_bytes())
                 || !self.send_next(now, owner, id, fragments, payload)
             {
@@ -212,7 +213,7 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return;
         };
-        for Ended { topic, message, qos } in client.publisher.expire(now) {
+        for EndedMessage { topic, message, qos } in client.publisher.expire(now) {
             if qos == 0 {
                 self.out.counters.drop(Drop::Expired);
             } else {
@@ -305,8 +306,8 @@ impl Engine {
     /// Pauses the topics whose messages were refused for this reason.
     fn pause(&mut self, now: Micros, id: LinkId, topics: BTreeSet<Arc<str>>, reason: i32) {
         let rtt = self.out.links.awake(id).map_or(0, |entry| entry.link.rtt());
-        let is_crowded = self.config.for_many && reason == reason::QUOTA_EXCEEDED;
-        let pause = if is_crowded { Pause::crowded(rtt) } else { Pause::Handover };
+        let is_congested = self.config.for_many && reason == reason::QUOTA_EXCEEDED;
+        let pause = if is_congested { Pause::congested(rtt) } else { Pause::Handover };
         if let Side::Client(client) = &mut self.side {
             topics.into_iter().for_each(|topic| client.paused.add(now, topic, pause));
         }
@@ -321,7 +322,8 @@ impl Engine {
     /// Sends the messages that wait on a topic, as far as possible now. If the owner is unknown, asks Python
     /// for it. False: there is no room with the owner.
     pub(in crate::engine) fn send_topic(&mut self, now: Micros, topic: &Arc<str>) -> bool {
-        let is_blocked = matches!(&self.side, Side::Client(client) if client.paused.hold(topic));
+        let is_blocked =
+            matches!(&self.side, Side::Client(client) if client.paused.allows_only_probes(topic));
         is_blocked || self.send_some(now, topic, usize::MAX)
     }
 
@@ -335,17 +337,17 @@ impl Engine {
             };
             let (owner, qos, bytes) = match client.publisher.next(now, topic) {
                 Next::Send { owner, qos, bytes } => (owner, qos, bytes),
-                Next::Ask(start) => {
+                Next::Resolve(start) => {
                     self.events.push(Flow::Own, Event::Unresolved { topic: Box::from(&**topic), start });
                     return true;
                 }
-                Next::Hold | Next::Nothing => return true,
+                Next::AwaitInFlight | Next::Nothing => return true,
             };
             let has_room = self.has_room_for_fragment(owner, qos, bytes);
             if has_room && !self.has_share(owner, topic, qos, 1, bytes) {
                 return true; // The next acknowledgement continues it.
             }
-            if has_room && !self.may_lead(now, topic, qos, None) {
+            if has_room && !self.check_window(now, topic, qos, None) {
                 return true;
             }
             let room = self.room_for_run(owner, topic).of_messages(most - sent);
@@ -373,7 +375,7 @@ impl Engine {
         let (count, bytes) = (fragment.count, fragment.field.len());
         let has_room = self.has_room_on(id, fragment.qos, count, bytes);
         let has_share = self.has_share(owner, &fragment.topic, fragment.qos, count, bytes)
-            && self.may_lead(now, &fragment.topic, fragment.qos, Some(fragment.last_sequence()));
+            && self.check_window(now, &fragment.topic, fragment.qos, Some(fragment.last_sequence()));
         let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
             return;
         };
@@ -392,7 +394,7 @@ impl Engine {
                 client.publisher.keep(owner, fragment, delivery),
             );
             self.out.counters.messages_out += u64::from(count);
-            return self.out.links.touch(id);
+            return self.out.links.mark_dirty(id);
         }
         let topic = Arc::clone(&fragment.topic);
         client.publisher.give_back(fragment);
@@ -429,9 +431,9 @@ impl Engine {
         entry.credit.room(own).of_bytes(on_link)
     }
 
-    /// Whether this message (or the first that waits on the topic) is not too far ahead of others that wait,
-    /// if this client publishes for many. If it is, its topic pauses.
-    fn may_lead(&mut self, now: Micros, topic: &Arc<str>, qos: u8, sequence: Option<u64>) -> bool {
+    /// Whether this message (or the first that waits on the topic) is in the window of sequence numbers. Only
+    /// clients that publish for many have a window. Outside of it, the topic pauses.
+    fn check_window(&mut self, now: Micros, topic: &Arc<str>, qos: u8, sequence: Option<u64>) -> bool {
         let Side::Client(client) = &mut self.side else {
             return true;
         };
@@ -439,11 +441,11 @@ impl Engine {
             return true;
         }
         let sequence = sequence.or_else(|| client.publisher.first_on(topic)).unwrap_or_default();
-        let may_lead = client.publisher.may_lead(now, sequence);
-        if !may_lead {
-            client.paused.add(now, Arc::clone(topic), Pause::Lead);
+        let is_in_window = client.publisher.is_in_window(now, sequence);
+        if !is_in_window {
+            client.paused.add(now, Arc::clone(topic), Pause::OutOfWindow);
         }
-        may_lead
+        is_in_window
     }
 
     /// Whether a message or fragment that waited may be sent to an owner now.
@@ -517,10 +519,11 @@ fn waits(reason: i32) -> bool {
     matches!(reason, reason::HANDOVER | reason::QUOTA_EXCEEDED)
 }
 
-/// A route that was taken, and what is needed to take it again.
+/// The fast path for further messages on the last topic: the route that the last message took, and the batch that
+/// is being gathered for it.
 #[derive(Default)]
-pub struct CachedRoute {
-    route: Option<(Route, LinkId)>,
+pub struct FastPath {
+    route: Option<(PublishRoute, LinkId)>,
     qos: u8,
     delta: Delta,
     /// At `QoS` 0: the number of messages that the link had queued after the last one.
@@ -535,7 +538,7 @@ struct PendingBatch {
     count: u32,
 }
 
-impl CachedRoute {
+impl FastPath {
     /// How many messages are gathered.
     pub fn gathered_messages(&self) -> usize {
         self.pending_batch.count as usize
@@ -545,13 +548,12 @@ impl CachedRoute {
 impl Client {
     /// How many messages or fragments wait.
     pub(in crate::engine) fn waiting(&self) -> usize {
-        self.publisher.waiting() + self.cached_route.gathered_messages()
+        self.publisher.waiting() + self.fast_path.gathered_messages()
     }
 }
 
 impl Engine {
-    /// Sends a message over the cached route and returns its sequence number. `None`: it has to take the long
-    /// path.
+    /// Sends a message on the fast path and returns its sequence number. `None`: it cannot take the fast path.
     pub(in crate::engine) fn publish_at_once(
         &mut self,
         now: Micros,
@@ -560,10 +562,10 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return None;
         };
-        let CachedRoute { route, qos, delta, queued, pending_batch } = &mut client.cached_route;
-        let is_it = |route: &Route| *qos == message.qos && *route.topic == *message.topic;
+        let FastPath { route, qos, delta, queued, pending_batch } = &mut client.fast_path;
+        let is_it = |route: &PublishRoute| *qos == message.qos && *route.topic == *message.topic;
         let &(ref route, link) = route.as_ref().filter(|(route, _)| is_it(route))?;
-        let entry = self.out.links.awake(link).filter(|_| client.publisher.holds(now, route))?;
+        let entry = self.out.links.awake(link).filter(|_| client.publisher.is_valid_route(now, route))?;
         let bytes = self.splitter.gathered_bytes() + message.payload.len() + message.topic.len();
         // A message that expires has to be looked up by itself.
         let may_go = message.qos == 0
@@ -590,7 +592,7 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return;
         };
-        let CachedRoute { route, qos, pending_batch, .. } = &mut client.cached_route;
+        let FastPath { route, qos, pending_batch, .. } = &mut client.fast_path;
         let PendingBatch { first, count } = std::mem::take(pending_batch);
         let route = route.as_ref().filter(|_| count > 0);
         let Some((topic, owner)) =
@@ -607,7 +609,7 @@ impl Engine {
             message: first,
             sequence: first,
             fragments: 1,
-            dies_at: Micros::MAX,
+            expires_at: Micros::MAX,
         };
         if client.publisher.is_free(&fragment.topic, owner) {
             self.send_fragment(now, owner, fragment);
@@ -618,10 +620,10 @@ impl Engine {
     }
 
     /// Keeps the route of a message that was sent at once, if the message before it had the same topic.
-    pub(in crate::engine) fn keep_route(&mut self, route: Route, qos: u8) {
+    pub(in crate::engine) fn keep_route(&mut self, route: PublishRoute, qos: u8) {
         let link = route.owner.filter(|_| route.is_last).and_then(|owner| self.out.links.by_address(owner));
         if let (Side::Client(client), Some(link)) = (&mut self.side, link) {
-            client.cached_route = CachedRoute { route: Some((route, link)), qos, ..CachedRoute::default() };
+            client.fast_path = FastPath { route: Some((route, link)), qos, ..FastPath::default() };
         }
     }
 
@@ -630,11 +632,11 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return false;
         };
-        let CachedRoute { delta, pending_batch, .. } = &mut client.cached_route;
+        let FastPath { delta, pending_batch, .. } = &mut client.fast_path;
         let is_taken = pending_batch.count < Positions::MOST && self.splitter.gather(delta.field());
         if is_taken && pending_batch.count == 0 {
             pending_batch.first = sequence;
-            self.out.links.touch(link);
+            self.out.links.mark_dirty(link);
         }
         pending_batch.count += u32::from(is_taken);
         is_taken

@@ -12,8 +12,8 @@ const BLOCK: usize = crate::link::mtu::BASE;
 /// Longer messages have an allocation of their own.
 const LONGEST: usize = BLOCK / 2;
 
-/// Copies of messages, some of them end to end in one allocation, each with the number of messages.
-pub type Copies = SmallVec<[(Bytes, u32); 2]>;
+/// Copies of messages, in order: allocations with copies end to end, each with their number.
+pub type CopiedRuns = SmallVec<[(Bytes, u32); 2]>;
 
 /// Makes copies. It keeps a block that is not full yet for the next copy. Gathered messages are end to end in
 /// it, until they are taken.
@@ -59,8 +59,8 @@ impl CopyBlocks {
 
 /// Copies of messages that arrived together, in their order. At most `most` messages, and as many as fit a
 /// block, are end to end in an allocation of their own.
-pub fn copy_together<'m>(messages: impl Iterator<Item = &'m [u8]> + Clone, most: usize) -> Copies {
-    let (mut copies, mut left) = (Copies::new(), messages);
+pub fn copy_together<'m>(messages: impl Iterator<Item = &'m [u8]> + Clone, most: usize) -> CopiedRuns {
+    let (mut copies, mut left) = (CopiedRuns::new(), messages);
     loop {
         let (mut bytes, mut count) = (0, 0);
         for message in left.clone().take(most) {

@@ -22,7 +22,7 @@ use crate::engine::owner::routes::Route;
 use crate::engine::sessions::copy_blocks::copy_together;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::target::Target;
-use crate::engine::transport::delivery_records::{Origin, Positions, Span};
+use crate::engine::transport::delivery_records::{Origin, Positions, TicketSpan};
 use crate::engine::transport::outbound::{ByWorker, Outbound};
 use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch};
 use crate::engine::{Engine, Side};
@@ -60,7 +60,8 @@ impl Engine {
             Side::Node(forwarder) => {
                 // A link's session becomes a publisher's with its first message, which [`Engine::forward`]
                 // handles.
-                let is_free = entry.refusals.is_empty() && entry.allowance.is_none() && !entry.holds_some();
+                let is_free =
+                    entry.refusals.is_empty() && entry.allowance.is_none() && !entry.is_partly_throttled();
                 let is_ready = entry.inbound && is_free && batch.is_of(entry);
                 let (source, origin) = (entry.subscriber, Origin { link: id, delivery });
                 is_ready && forwarder.forward_deliveries(now, batch, origin, source, &mut self.out)
@@ -108,7 +109,7 @@ impl Forwarder {
             return false;
         }
         out.counters.messages_in += count;
-        let batch_metrics = BatchMetrics::of(batch, now, route.mark, &mut out.load);
+        let batch_metrics = BatchMetrics::of(batch, now, route.topic_slot, &mut out.load);
         let mut subscribers =
             route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
         if subscribers.peek().is_none() {
@@ -156,8 +157,8 @@ fn has_room(worker: u8, first: &PublishView<'_>, route: &Route<'_>, out: &Outbou
     let sessions = route.subscribers.iter().map(|subscriber| subscriber.session);
     let waits_for_the_disk = first.ack_queued && out.waits_for_the_disk(worker, sessions);
     is_open(route)
-        && !(route.gathering || waits_for_the_disk || out.is_full() || out.store_is_full())
-        && out.full.among(route.subscribers.iter().copied()).next().is_none()
+        && !(route.recovering || waits_for_the_disk || out.queues_are_full() || out.store_is_full())
+        && out.full_sessions.among(route.subscribers.iter().copied()).next().is_none()
 }
 
 /// The messages of a batch for a session that gets them at `QoS` 1 or 2. `source` is the link that they came
@@ -166,7 +167,7 @@ fn keep(
     batch: &PublishBatch<'_, '_>,
     batch_metrics: &BatchMetrics,
     source: LinkId,
-    span: Option<Span>,
+    span: Option<TicketSpan>,
 ) -> Vec<QueuedBatch> {
     let Some(publish) = batch.head() else {
         return Vec::new();

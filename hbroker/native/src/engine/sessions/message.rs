@@ -8,7 +8,7 @@ use crate::Micros;
 use crate::engine::fragmentation::fragments::chain_of;
 use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::sessions::target::Target;
-use crate::engine::transport::delivery_records::{Positions, Span, Ticket};
+use crate::engine::transport::delivery_records::{Positions, Ticket, TicketSpan};
 use crate::link::receive::ranges::RangeSet;
 use crate::link_id::LinkId;
 use crate::load::Load;
@@ -170,8 +170,8 @@ impl QueuedBatch {
     }
 
     /// The tickets of the messages at these positions.
-    pub fn tickets(&self, positions: Positions) -> impl Iterator<Item = Span> + use<> {
-        let all = self.queued_message.ticket.map(|first| Span { first, count: self.count as u16 });
+    pub fn tickets(&self, positions: Positions) -> impl Iterator<Item = TicketSpan> + use<> {
+        let all = self.queued_message.ticket.map(|first| TicketSpan { first, count: self.count as u16 });
         let part = move |(first, count)| all.map(|all| all.part(first as u16, count as u16));
         positions.runs().map_while(part)
     }
@@ -182,7 +182,7 @@ impl QueuedBatch {
         if count == 1 {
             return vec![queued_message];
         }
-        let tickets = queued_message.ticket.map(|first| Span { first, count: count as u16 });
+        let tickets = queued_message.ticket.map(|first| TicketSpan { first, count: count as u16 });
         let mut rest = queued_message.field.clone();
         let queued_messages = (0..count).map(|position| {
             let field = rest.split_to(wire::first_field(&rest, &[]).len());

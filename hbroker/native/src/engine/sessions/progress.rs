@@ -1,11 +1,11 @@
 //! Whether a session makes progress, or is stalled (§7.3).
 //!
-//! The owner looks at the head of the session's queue: its oldest sixteen unacknowledged messages, or all if
-//! there are fewer. Each time it looks, it marks the newest of these. A mark is *passed* when none of the
-//! messages up to it is in flight or queued any more. A session that has not passed a mark two seconds after
-//! it was set is stalled. So neither a message that is left out nor slow acknowledgements hold publishers
-//! back for longer. A session that acknowledges at least eight messages a second, in order, is never stalled.
-//! The marks cost nothing for a message.
+//! The owner checks the head of the session's queue: its oldest sixteen unacknowledged messages, or all if
+//! there are fewer. At each check it marks the newest of these. A mark is *passed* when none of the messages up
+//! to it is in flight or queued any more. A session that has not passed a mark two seconds after it was set is
+//! stalled. So neither a message that is never acknowledged nor slow acknowledgements hold publishers back for
+//! longer. A session that acknowledges at least eight messages a second, in order, is never stalled. Marks are
+//! set and passed only at checks, so they cost nothing for each message.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use crate::Micros;
 pub const MARK_SPAN: usize = 16;
 /// … in this time is stalled (§9).
 pub const STALL: Micros = 2_000_000;
-/// How many marks of a session are remembered: the owner looks eight times in `STALL`.
+/// How many marks of a session are remembered: there are eight checks in `STALL`.
 const MOST_MARKS: usize = 12;
 
 /// A mark in the session's queue.

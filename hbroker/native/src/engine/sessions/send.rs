@@ -5,7 +5,7 @@
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::handover::exporting::Exporting;
+use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::{Counters, Drop};
@@ -13,7 +13,7 @@ use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::{Excess, MessageList};
-use crate::engine::sessions::session::{Left, Session, Waiting};
+use crate::engine::sessions::session::{ExtractedQueue, QueueCharge, Session};
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::target::Target;
 use crate::engine::transport::links::{Entry, LinkSlot};
@@ -30,7 +30,7 @@ use crate::wire::{MeantFor, PubAckView};
 const RETAINED_SHARE: usize = 16;
 
 /// A session that has ended.
-pub struct Ended {
+pub struct EndedSession {
     pub id: u64,
     /// `None`: it was offline.
     pub link: Option<LinkId>,
@@ -70,7 +70,7 @@ impl Outbound {
             }
             None => {
                 self.counters.messages_out += 1;
-                session.link.into_iter().for_each(|link| self.links.touch(link));
+                session.link.into_iter().for_each(|link| self.links.mark_dirty(link));
             }
         }
     }
@@ -107,18 +107,18 @@ impl Outbound {
             && let Some(entry) = links.get_mut(link).filter(|entry| entry.link.has_room(bytes))
         {
             give(session, entry, queued_message.into(), (counters, load), pending);
-            links.touch(link);
+            links.mark_dirty(link);
         } else {
-            let (before, beyond) = (session.waiting(), session.beyond());
-            let source = queued_message.source.filter(|_| session.keeps(&queued_message));
+            let (before, kept_size) = (session.queue_charge(), session.kept_size());
+            let source = queued_message.source.filter(|_| session.must_keep(&queued_message));
             session.queue.push(queued_message);
-            self.fit(now, key, before, beyond);
-            self.hold_source(now, key, source);
+            self.enforce_bounds(now, key, before, kept_size);
+            self.throttle_source(now, key, source);
         }
         if !is_watched {
             self.sessions.watch(now, key);
         }
-        self.weigh_if_changed(key);
+        self.update_charge_if_changed(key);
         holds_ticket
     }
 
@@ -142,11 +142,11 @@ impl Outbound {
         let (holds_ticket, is_watched) = (queued_message.ticket.is_some(), session.is_watched);
         let given = QueuedBatch { queued_message, count, timed: timed.clone() };
         give(session, entry, given, (counters, load), pending);
-        links.touch(link);
+        links.mark_dirty(link);
         if !is_watched {
             sessions.watch(now, target.session);
         }
-        self.weigh_if_changed(target.session);
+        self.update_charge_if_changed(target.session);
         Some(holds_ticket)
     }
 
@@ -187,14 +187,14 @@ impl Outbound {
     /// Handles a subscriber's PUBACK.
     pub fn answer(&mut self, now: Micros, key: SessionKey, puback: &PubAckView<'_>) {
         if let Some(session) = self.sessions.get_mut(key) {
-            let before = session.waiting();
+            let before = session.queue_charge();
             for (first, last) in puback.ranges() {
                 session.answer(now, first, last, &mut self.pending);
             }
-            let after = session.waiting();
-            self.sessions.recount(before, after);
+            let after = session.queue_charge();
+            self.sessions.update_queue_charge(before, after);
         }
-        self.weigh_if_changed(key);
+        self.update_charge_if_changed(key);
         self.pump(now, key);
     }
 
@@ -209,42 +209,42 @@ impl Outbound {
     /// A session gets a link.
     pub fn attach(&mut self, now: Micros, key: SessionKey, link: LinkId) {
         if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
-            let before = session.waiting();
+            let before = session.queue_charge();
             session.attach(now, link, entry.link.peer().ip().into(), entry.credit.granted());
             entry.subscriber = Some(key);
-            let after = session.waiting();
-            self.sessions.recount(before, after);
+            let after = session.queue_charge();
+            self.sessions.update_queue_charge(before, after);
         }
         self.pump(now, key);
-        self.weigh(key);
+        self.update_charge(key);
         self.sessions.watch(now, key);
-        self.report_load(key);
+        self.report_fitness(key);
     }
 
     /// A session's link to this host has ended, with `unsent` unsent messages of `QoS` 0. The session stays.
     pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize, host: Prefix) {
         if let Some(session) = self.sessions.get_mut(key) {
-            let before = session.waiting();
+            let before = session.queue_charge();
             session.park(unsent as u64, host, &mut self.pending, self.storing.as_deref_mut());
-            let beyond = session.beyond();
-            self.fit(now, key, before, beyond);
-            self.weigh(key);
-            self.let_go(key);
+            let kept_size = session.kept_size();
+            self.enforce_bounds(now, key, before, kept_size);
+            self.update_charge(key);
+            self.release_publishers(key);
         }
     }
 
     /// Ends a session. Returns what is left of it, except for its messages.
-    pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<Ended> {
+    pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<EndedSession> {
         let mut session = self.sessions.remove(key)?;
-        self.weigh(key);
-        self.let_go(key);
-        self.member_loads
+        self.update_charge(key);
+        self.release_publishers(key);
+        self.member_fitness
             .iter()
             .filter(|_| session.is_member)
-            .for_each(|member_loads| member_loads.forget(key));
+            .for_each(|member_fitness| member_fitness.forget(key));
         for export in session.exports() {
-            let exporting = self.exports.iter_mut().filter(|exporting| exporting.id == export);
-            exporting.for_each(|exporting| exporting.ended.push(key.0));
+            let worker_export = self.exports.iter_mut().filter(|worker_export| worker_export.id == export);
+            worker_export.for_each(|worker_export| worker_export.ended.push(key.0));
         }
         let before = session.session_counters.dropped_as(why);
         let orphans = session.end(unsent as u64, why, &mut self.pending);
@@ -256,24 +256,24 @@ impl Outbound {
             storing.settle(&mut self.pending.settled, &mut self.pending.moved);
             storing.end(session.id);
         }
-        let ended = Ended { id: session.id, link: session.link, host: session.host() };
+        let ended = EndedSession { id: session.id, link: session.link, host: session.host() };
         self.sessions.close(session.session_counters);
         Some(ended)
     }
 
     /// Takes the messages of a region out of all sessions.
-    pub fn leave(&mut self, export: u64, region: Region<'_>) -> Vec<Left> {
+    pub fn extract_region(&mut self, export: u64, region: Region<'_>) -> Vec<ExtractedQueue> {
         let Self { sessions, counters, pending, .. } = self;
         let (mut all, mut position) = (Vec::new(), 0);
         while let Some(session) = sessions.at_position(position) {
             position += 1;
             let Some(session) = session else { continue };
-            let before = session.waiting();
-            if let Some(left) = session.leave(export, region, pending) {
-                let after = session.waiting();
-                sessions.recount(before, after);
-                counters.drop_many(Drop::Moved, left.taken);
-                all.push(left);
+            let before = session.queue_charge();
+            if let Some(extracted) = session.extract_region(export, region, pending) {
+                let after = session.queue_charge();
+                sessions.update_queue_charge(before, after);
+                counters.drop_many(Drop::Moved, extracted.taken);
+                all.push(extracted);
             }
         }
         all
@@ -290,13 +290,13 @@ impl Outbound {
     ) -> Option<u64> {
         let dropped = self.dropped(key);
         let session = self.sessions.get_mut(key)?;
-        let (before, beyond) = (session.waiting(), session.beyond());
+        let (before, kept_size) = (session.queue_charge(), session.kept_size());
         if let (Some(storing), Some(spooled)) = (self.storing.as_deref_mut(), spooled) {
             session.take_in_spooled(now, spooled, storing);
         }
         if let (Some(storing), Some(stored)) = (self.storing.as_deref_mut(), stored) {
             session.take_back(now, stored, storing);
-            self.exports.iter_mut().for_each(Exporting::forget_read);
+            self.exports.iter_mut().for_each(WorkerExport::forget_read);
         }
         match self.storing.as_deref_mut() {
             Some(storing) if session.has_backlog() => {
@@ -306,13 +306,13 @@ impl Outbound {
         }
         if session.has_backlog() {
             let last = session.last_number_in_store();
-            self.exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, last));
+            self.exports.iter_mut().for_each(|worker_export| worker_export.copy_up_to(key, last));
         }
-        let after = session.waiting();
-        self.sessions.recount(before, after);
+        let after = session.queue_charge();
+        self.sessions.update_queue_charge(before, after);
         self.pump(now, key); // What its link takes is not bounded.
-        let before = self.sessions.get(key)?.waiting();
-        self.fit(now, key, before, beyond);
+        let before = self.sessions.get(key)?.queue_charge();
+        self.enforce_bounds(now, key, before, kept_size);
         self.sessions.watch(now, key);
         Some(self.dropped(key) - dropped)
     }
@@ -327,31 +327,31 @@ impl Outbound {
         let Some(session) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
-        let before = session.waiting();
+        let before = session.queue_charge();
         let taken = session.take(why, &mut self.pending, is_meant);
-        let after = session.waiting();
-        self.sessions.recount(before, after);
+        let after = session.queue_charge();
+        self.sessions.update_queue_charge(before, after);
         self.counters.drop_many(why, taken.len() as u64);
         taken
     }
 
-    /// Looks at the sessions with unacknowledged messages: a session that has made no progress for too long
-    /// is stalled. Returns the bytes that are kept for the sessions that count as connected.
-    pub fn look(&mut self, now: Micros) -> usize {
+    /// Checks the sessions with unacknowledged messages: a session that has made no progress for too long is
+    /// stalled. Returns the bytes that are queued for the sessions that count as connected.
+    pub fn check_sessions(&mut self, now: Micros) -> usize {
         let mut waiting_bytes = 0;
         for key in self.sessions.take_watched() {
             self.pump(now, key);
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
-            let before = session.waiting();
-            if session.look(now) {
+            let before = session.queue_charge();
+            if session.check_progress(now) {
                 session.stall(&mut self.pending, self.storing.as_deref_mut());
             }
             let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
-            let beyond = session.beyond();
-            self.fit(now, key, before, beyond);
-            self.weigh(key);
+            let kept_size = session.kept_size();
+            self.enforce_bounds(now, key, before, kept_size);
+            self.update_charge(key);
             if let Some(session) = self.sessions.get_mut(key).filter(|_| is_idle) {
                 if session.end_stored()
                     && let Some(storing) = &mut self.storing
@@ -361,7 +361,7 @@ impl Outbound {
                 }
                 session.shrink();
             }
-            self.let_go_unless_crowded(key);
+            self.release_unless_congested(key);
             if !is_idle && is_connected {
                 self.sessions.watch(now, key);
             }
@@ -377,8 +377,8 @@ impl Outbound {
         if let Some(session) = self.sessions.get_mut(key) {
             session.queue.set_bounds(bounds);
             session.is_bounded = is_client_limit;
-            let (before, beyond) = (session.waiting(), session.beyond());
-            self.fit(now, key, before, beyond);
+            let (before, kept_size) = (session.queue_charge(), session.kept_size());
+            self.enforce_bounds(now, key, before, kept_size);
         }
     }
 
@@ -387,7 +387,7 @@ impl Outbound {
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_member = true;
             self.refill(key);
-            self.report_load(key);
+            self.report_fitness(key);
         }
     }
 
@@ -399,19 +399,19 @@ impl Outbound {
     }
 
     /// The session id of a shared group's member, and its fitness; `None`: the session has ended.
-    pub fn load_of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
+    pub fn fitness_of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
         match self.sessions.get(key) {
             Some(session) => Some((session.id, session.fitness())),
-            None => self.member_loads.as_ref()?.of(key),
+            None => self.member_fitness.as_ref()?.of(key),
         }
     }
 
-    fn report_load(&mut self, key: SessionKey) {
-        if let Some(member_loads) = &self.member_loads
+    fn report_fitness(&mut self, key: SessionKey) {
+        if let Some(member_fitness) = &self.member_fitness
             && let Some(session) = self.sessions.get_mut(key)
             && let Some(fitness) = session.changed_fitness()
         {
-            member_loads.tell(key, session.id, fitness);
+            member_fitness.report(key, session.id, fitness);
         }
     }
 
@@ -421,12 +421,12 @@ impl Outbound {
         let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
             return;
         };
-        let before = session.waiting();
+        let before = session.queue_charge();
         while let Some(first) = session.queue.front() {
-            let (bytes, is_dead) = (first.field.len(), first.expires <= now);
-            if is_dead && !Defect::SendsTheDead.is_present() {
-                if let Some(dead) = session.queue.pop() {
-                    session.expire(&dead, pending);
+            let (bytes, is_expired) = (first.field.len(), first.expires <= now);
+            if is_expired && !Defect::SendsTheDead.is_present() {
+                if let Some(expired) = session.queue.pop() {
+                    session.expire(&expired, pending);
                 }
                 continue;
             }
@@ -439,20 +439,20 @@ impl Outbound {
                 give(session, entry, queued_message.into(), (counters, load), pending);
             }
         }
-        let (link, after) = (session.link, session.waiting());
-        sessions.recount(before, after);
-        link.into_iter().for_each(|link| links.touch(link));
+        let (link, after) = (session.link, session.queue_charge());
+        sessions.update_queue_charge(before, after);
+        link.into_iter().for_each(|link| links.mark_dirty(link));
         self.refill(key);
-        self.let_go_unless_crowded(key);
-        self.report_load(key);
+        self.release_unless_congested(key);
+        self.report_fitness(key);
     }
 
-    /// Keeps a queue within its bounds, or within `beyond` if that is more; `before` is what was queued
+    /// Keeps a queue within its bounds, or within `kept_size` if that is more; `before` is its charge
     /// before. If the session acknowledges, a message that its publisher relies on is not dropped
-    /// ([`Session::keeps`]): its publisher is held back instead (§7.8).
-    fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
+    /// ([`Session::must_keep`]): its publisher is held back instead (§7.8).
+    fn enforce_bounds(&mut self, now: Micros, key: SessionKey, before: QueueCharge, kept_size: Bounds) {
         let Self { sessions, counters, pending, storing, .. } = self;
-        let Some(current) = sessions.get(key).map(Session::waiting) else {
+        let Some(current) = sessions.get(key).map(Session::queue_charge) else {
             return;
         };
         let share = sessions.most_bytes(before, current);
@@ -468,18 +468,18 @@ impl Outbound {
             _ if has_all && before.is_ready && current.is_ready => share.min(before.bytes),
             _ => share,
         };
-        let limit = session.queue.limit(beyond, most);
+        let limit = session.queue.limit(kept_size, most);
         if session.queue.is_over(limit) {
-            for dead in session.queue.take_dead(now) {
-                session.expire(&dead, pending);
+            for expired in session.queue.take_expired(now) {
+                session.expire(&expired, pending);
             }
             while !session.has_backlog()
                 && session.queue.is_over(limit)
                 && let Some(newest) = session.queue.newest()
             {
-                // A retained message has no publisher that could be held back.
+                // A retained message has no publisher that could be throttled.
                 let is_retained = matches!(newest.meant_for, Some(MeantFor::Listener(_)));
-                let excess = match session.keeps(newest) && !Defect::DropsWhatWaits.is_present() {
+                let excess = match session.must_keep(newest) && !Defect::DropsWhatWaits.is_present() {
                     true if is_retained && has_half => session.queue.pop_newest().map(Excess::Dropped),
                     true => break,
                     false => session.queue.next_excess(limit),
@@ -495,7 +495,7 @@ impl Outbound {
                 session.drop(Drop::QueueFull, &queued_message, pending);
                 counters.drop(Drop::QueueFull);
                 if session.is_bounded || Defect::DropsWhatWaits.is_present() {
-                    // §7.3: a subscriber that chose to lose messages holds no publisher back.
+                    // §7.3: a subscriber that chose to lose messages throttles no publisher.
                     session.stall(pending, storing.as_deref_mut());
                 }
             }
@@ -504,18 +504,18 @@ impl Outbound {
             pending.overflowed.push(key);
         }
         session.end_backlog_if_empty();
-        let after = session.waiting();
-        sessions.recount(before, after);
+        let after = session.queue_charge();
+        sessions.update_queue_charge(before, after);
         self.spill(key, share);
-        self.report_load(key);
+        self.report_fitness(key);
     }
 
-    /// If the session is crowded, holds the publisher of its newest message back, over whose link `source` it
-    /// came; `None`: the session may drop that message. If the queues of all sessions are too large, makes the
-    /// owner look at all sessions soon.
-    pub(super) fn hold_source(&mut self, now: Micros, key: SessionKey, source: Option<LinkId>) {
+    /// If the session is congested, throttles the link over which its newest message came (`source`; `None`: the
+    /// session may drop that message). If the queues of all sessions are too large, all sessions are checked
+    /// soon.
+    pub(super) fn throttle_source(&mut self, now: Micros, key: SessionKey, source: Option<LinkId>) {
         if self.sessions.is_full() {
-            self.sessions.look_by(now);
+            self.sessions.check_by(now);
         }
         let Some(session) = self.sessions.get(key) else {
             return;
@@ -524,25 +524,25 @@ impl Outbound {
             && (session.queue.is_fuller_than(2) || self.sessions.is_fuller_than(2, session))
             && !Defect::DropsWhatWaits.is_present()
         {
-            self.pending.holds.extend(self.holds.add(key, source));
+            self.pending.throttle_changes.extend(self.throttled_links.add(key, source));
         }
     }
 
-    /// Releases the publishers that a session holds, unless it is still crowded.
-    fn let_go_unless_crowded(&mut self, key: SessionKey) {
-        let is_crowded = |session: &Session| {
+    /// Releases the publishers' links that a session throttles, unless the session is still congested.
+    fn release_unless_congested(&mut self, key: SessionKey) {
+        let is_congested = |session: &Session| {
             session.is_ready()
                 && (session.queue.is_fuller_than(4) || self.sessions.is_fuller_than(4, session))
         };
-        if !self.holds.is_empty() && !self.sessions.get(key).is_some_and(is_crowded) {
-            self.let_go(key);
+        if !self.throttled_links.is_empty() && !self.sessions.get(key).is_some_and(is_congested) {
+            self.release_publishers(key);
         }
     }
 
-    /// Releases the publishers that a session holds.
-    fn let_go(&mut self, key: SessionKey) {
-        if !self.holds.is_empty() {
-            self.pending.holds.extend(self.holds.release(key));
+    /// Releases the publishers' links that a session throttles.
+    fn release_publishers(&mut self, key: SessionKey) {
+        if !self.throttled_links.is_empty() {
+            self.pending.throttle_changes.extend(self.throttled_links.release(key));
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Work that is put off until the current batch is handled: returned tickets, records for the store, sessions to end.
-//! The engine does it afterwards (`settle_pending`).
+//! Work that is put off until the current batch is handled: to return tickets, to settle stored messages, to end
+//! sessions. The engine does it afterwards (`settle_pending`).
 
-use crate::engine::owner::holds::Hold;
+use crate::engine::owner::holds::ThrottleChange;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::transport::delivery_records::Tickets;
 use crate::link_id::SessionKey;
 
-/// What sending messages has left to do.
+/// Work that sending messages has put off.
 #[derive(Default)]
 pub struct PendingSettlement {
     /// Tickets that no copy holds any more.
@@ -19,10 +19,10 @@ pub struct PendingSettlement {
     pub overflowed: Vec<SessionKey>,
     /// Messages of shared groups whose member has gone.
     pub orphans: Vec<QueuedMessage>,
-    /// Publishers' links to be held back, or released.
-    pub holds: Vec<Hold>,
-    /// Sessions that are full now, or are full no more: to be reported to the other workers.
-    pub full: Vec<(SessionKey, bool)>,
+    /// Publishers' links to be throttled, or released.
+    pub throttle_changes: Vec<ThrottleChange>,
+    /// Sessions that have become full (true), or are full no more: to be reported to the other workers.
+    pub full_changes: Vec<(SessionKey, bool)>,
 }
 
 impl PendingSettlement {
@@ -32,8 +32,8 @@ impl PendingSettlement {
             && self.moved.is_empty()
             && self.overflowed.is_empty()
             && self.orphans.is_empty()
-            && self.holds.is_empty()
-            && self.full.is_empty()
+            && self.throttle_changes.is_empty()
+            && self.full_changes.is_empty()
     }
 
     /// A session has a message no more: its ticket is returned, and the store need not keep it.

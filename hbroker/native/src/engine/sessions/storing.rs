@@ -15,7 +15,7 @@ use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::transport::delivery_records::{Ticket, Tickets};
 use crate::link::receive::ranges::RangeSet;
 use crate::store::mailbox::{Mailbox, ReadRequest};
-use crate::store::merge::{Fields, Identity};
+use crate::store::merge::{FieldReaders, Identity};
 use crate::store::record::{AppendedBody, Batch, Target};
 use crate::store::{Messages, Stored};
 use crate::tables::subscriber::Overflow;
@@ -208,8 +208,9 @@ impl Storing {
     }
 }
 
-/// How a merge of stores reads what is stored.
-pub const FIELDS: Fields = Fields { identity: identity_of, topic: topic_of, share: share_of };
+/// The functions by which a merge of stores reads the fields and options that are stored.
+pub const FIELD_READERS: FieldReaders =
+    FieldReaders { identity: identity_of, topic: topic_of, share: share_of };
 
 fn identity_of(field: &[u8]) -> Option<Identity> {
     let PublishId { publisher, sequence, published_at_us, fragment } = PublishId::of(field).ok()?;
@@ -217,7 +218,7 @@ fn identity_of(field: &[u8]) -> Option<Identity> {
     Some(Identity { publisher, sequence, first, published_at: published_at_us })
 }
 
-/// Through what a session gets a message: a listener, or a shared subscription.
+/// The kind and the id of the listener, or of the shared subscription, through which a session gets a message.
 fn share_of(options: &[u8]) -> (u8, u64) {
     let kind = options.first().map_or(0, |first| first >> 4);
     (kind, options.get(1..9).and_then(|id| id.first_chunk()).map_or(0, |id| u64::from_le_bytes(*id)))
@@ -243,7 +244,7 @@ pub fn put_options(out: &mut Vec<u8>, queued_message: &QueuedMessage) {
     }
 }
 
-/// The shared subscription through which a session gets a message; 0: it gets it by itself.
+/// The id of the shared subscription through which a session gets a message; 0: none.
 pub fn shared_of(options: &[u8]) -> u64 {
     match options.split_first() {
         Some((first, rest)) if first >> 4 == 2 => rest.first_chunk().map_or(0, |id| u64::from_le_bytes(*id)),

@@ -11,14 +11,14 @@ use slab::Slab;
 use crate::Micros;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::counters::SessionCounters;
-use crate::engine::sessions::session::{Session, Waiting};
+use crate::engine::sessions::session::{QueueCharge, Session};
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::Shares;
 
-/// How often sessions that are not idle are looked at.
-pub const LOOK: Micros = 250_000;
+/// How often sessions that are not idle are checked.
+pub const CHECK_INTERVAL: Micros = 250_000;
 
 /// All sessions of a worker.
 pub struct Sessions {
@@ -26,9 +26,9 @@ pub struct Sessions {
     generation: u32,
     sessions: Slab<Session>,
     by_id: HashMap<u64, SessionKey, KeyedHash>,
-    /// The sessions that were not idle when they were last looked at, or since.
+    /// The sessions that were not idle when they were last checked, or since.
     watched: Vec<SessionKey>,
-    next_look: Micros,
+    next_check: Micros,
     /// The cost of the queues of sessions that count as connected, and its bound.
     ready_bytes: usize,
     most_bytes: usize,
@@ -50,7 +50,7 @@ impl Sessions {
             sessions: Slab::new(),
             by_id: HashMap::with_hasher(hasher),
             watched: Vec::new(),
-            next_look: Micros::MAX,
+            next_check: Micros::MAX,
             ready_bytes: 0,
             most_bytes: memory / 2,
             connected: Shares::new(memory / 2, hasher),
@@ -74,7 +74,7 @@ impl Sessions {
         let session = self.sessions.remove(key.slot());
         self.by_id.remove(&session.id);
         self.connected.remove(session.counted_for(), session.counted_bytes());
-        self.discount(session.waiting());
+        self.remove_queue_charge(session.queue_charge());
         Some(session)
     }
 
@@ -84,24 +84,24 @@ impl Sessions {
         self.ended += session_counters;
     }
 
-    /// Makes the owner look at a session until it is idle.
+    /// Has a session checked until it is idle.
     pub fn watch(&mut self, now: Micros, key: SessionKey) {
         if let Some(session) = self.get_mut(key)
             && !std::mem::replace(&mut session.is_watched, true)
         {
             self.watched.push(key);
-            self.look_by(now + LOOK);
+            self.check_by(now + CHECK_INTERVAL);
         }
     }
 
-    /// The watched sessions have to be looked at by this time.
-    pub fn look_by(&mut self, time: Micros) {
-        self.next_look = self.next_look.min(time);
+    /// The watched sessions have to be checked by this time.
+    pub fn check_by(&mut self, time: Micros) {
+        self.next_check = self.next_check.min(time);
     }
 
-    /// When the watched sessions have to be looked at.
-    pub fn next_look(&self) -> Micros {
-        self.next_look
+    /// When the watched sessions have to be checked.
+    pub fn next_check(&self) -> Micros {
+        self.next_check
     }
 
     /// The connected sessions that may have queued messages or messages in flight.
@@ -109,9 +109,9 @@ impl Sessions {
         self.watched.iter().filter_map(|&key| self.get(key))
     }
 
-    /// The sessions to be looked at now. The caller watches them again if necessary.
+    /// The sessions to be checked now. The caller watches them again if necessary.
     pub fn take_watched(&mut self) -> Vec<SessionKey> {
-        self.next_look = Micros::MAX;
+        self.next_check = Micros::MAX;
         let watched = std::mem::take(&mut self.watched);
         for &key in &watched {
             if let Some(session) = self.get_mut(key) {
@@ -121,9 +121,9 @@ impl Sessions {
         watched
     }
 
-    /// What is queued for a session has changed.
-    pub fn recount(&mut self, before: Waiting, after: Waiting) {
-        self.discount(before);
+    /// Replaces the charge for a session's queue.
+    pub fn update_queue_charge(&mut self, before: QueueCharge, after: QueueCharge) {
+        self.remove_queue_charge(before);
         match after.is_ready {
             true => self.ready_bytes += after.bytes,
             false => self.others.add(after.host, after.bytes),
@@ -150,9 +150,9 @@ impl Sessions {
         host.is_some_and(|host| self.connected.is_fuller_than(parts, host, counted, own))
     }
 
-    /// The most bytes that a queue may have, given the memory for all queues of its kind. It had `before`,
-    /// and has `now`. The bytes that it has already stay, whatever others have.
-    pub fn most_bytes(&self, before: Waiting, now: Waiting) -> usize {
+    /// The most bytes that a queue may have, given the memory for all queues of its kind. Its charge was `before`
+    /// and is `now`. The bytes that it has already stay, whatever other queues have.
+    pub fn most_bytes(&self, before: QueueCharge, now: QueueCharge) -> usize {
         let is_as_before = (before.is_ready, before.host) == (now.is_ready, now.host);
         let own = if is_as_before { before.bytes } else { 0 };
         own.max(match now.is_ready {
@@ -161,8 +161,8 @@ impl Sessions {
         })
     }
 
-    /// The queues of sessions that count as connected are too large: no more messages are taken over for
-    /// them.
+    /// Whether the queues of sessions that count as connected are too large. Then no more messages are taken over
+    /// for these sessions.
     pub fn is_full(&self) -> bool {
         self.ready_bytes > self.most_bytes
     }
@@ -226,7 +226,7 @@ impl Sessions {
         &self.connected
     }
 
-    fn discount(&mut self, before: Waiting) {
+    fn remove_queue_charge(&mut self, before: QueueCharge) {
         match before.is_ready {
             true => self.ready_bytes -= before.bytes,
             false => self.others.remove(before.host, before.bytes),

@@ -16,13 +16,13 @@ use crate::wire::{self, PublishView, Span};
 
 /// Consecutive deliveries of a link, to be acknowledged together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deliveries {
+pub struct DeliveryRange {
     pub link: LinkId,
     pub first: u64,
     pub last: u64,
 }
 
-impl From<Receipt> for Deliveries {
+impl From<Receipt> for DeliveryRange {
     fn from((link, delivery): Receipt) -> Self {
         Self { link, first: delivery, last: delivery }
     }
@@ -116,10 +116,10 @@ impl ReceivedBatch {
     }
 
     /// The deliveries of the first `count` messages, if they have to be acknowledged.
-    pub fn receipts(&self, count: usize) -> Option<Deliveries> {
+    pub fn receipts(&self, count: usize) -> Option<DeliveryRange> {
         let (link, first) = self.awaiting_acknowledgement.filter(|_| count > 0)?;
         let first = first + self.first as u64;
-        Some(Deliveries { link, first, last: first + count as u64 - 1 })
+        Some(DeliveryRange { link, first, last: first + count as u64 - 1 })
     }
 
     /// The link has ended: its deliveries will be retransmitted.
@@ -229,7 +229,7 @@ impl InboxItem {
     }
 
     /// For a batch: the deliveries to acknowledge once all of it is taken over.
-    pub fn receipts(&self) -> Option<Deliveries> {
+    pub fn receipts(&self) -> Option<DeliveryRange> {
         match self {
             Self::Message(_) => None,
             Self::ReceivedBatch(received_batch) => received_batch.receipts(received_batch.len()),

@@ -8,10 +8,10 @@ use crate::Micros;
 use crate::config::Config;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
-use crate::engine::publisher::sending::CachedRoute;
-use crate::engine::subscriber::batch::Deliveries;
+use crate::engine::publisher::sending::FastPath;
+use crate::engine::subscriber::batch::DeliveryRange;
 use crate::engine::subscriber::batch::InboxItem;
-use crate::engine::subscriber::inbox::{Inbox, Taken};
+use crate::engine::subscriber::inbox::{AckTiming, Inbox};
 use crate::engine::transport::event::Message;
 use crate::engine::{Client, Engine, HOUSEKEEPING, Side};
 use crate::keyed_hash::KeyedHash;
@@ -34,13 +34,13 @@ impl Client {
             tokens: HashMap::with_hasher(hasher),
             paused: Pauses::new(hasher),
             answered: Vec::new(),
-            cached_route: CachedRoute::default(),
+            fast_path: FastPath::default(),
         }
     }
 
     /// When the next pause ends or the next message expires; `Micros::MAX`: never.
     pub(in crate::engine) fn next_timeout(&self) -> Micros {
-        self.paused.next().into_iter().chain(self.publisher.next_death()).min().unwrap_or(Micros::MAX)
+        self.paused.next().into_iter().chain(self.publisher.next_expiry()).min().unwrap_or(Micros::MAX)
     }
 }
 
@@ -57,15 +57,15 @@ impl Engine {
             return;
         };
         let receipt = (packet.delivery > 0).then_some((id, packet.delivery));
-        let taken = client.inbox.take(now, publish, packet.meant_for(), receipt, &mut self.out.counters);
+        let ack_timing = client.inbox.take(now, publish, packet.meant_for(), receipt, &mut self.out.counters);
         let due = client.inbox.take_due();
         if client.inbox.is_waiting() && self.housekeeping == Micros::MAX {
             self.housekeeping = now + HOUSEKEEPING;
         }
-        if let (Taken::Done, Some(receipt)) = (taken, receipt) {
+        if let (AckTiming::Now, Some(receipt)) = (ack_timing, receipt) {
             self.acknowledge(receipt.into());
         }
-        due.into_iter().for_each(|deliveries| self.acknowledge(deliveries));
+        due.into_iter().for_each(|range| self.acknowledge(range));
     }
 
     /// Delivers matching messages to this listener from now on, at this `QoS` at most, with or without the
@@ -99,7 +99,7 @@ impl Engine {
 
     pub(in crate::engine) fn acknowledge_due(&mut self) {
         if let Side::Client(client) = &mut self.side {
-            client.inbox.take_due().into_iter().for_each(|deliveries| self.acknowledge(deliveries));
+            client.inbox.take_due().into_iter().for_each(|range| self.acknowledge(range));
         }
     }
 
@@ -144,10 +144,10 @@ impl Engine {
         items
     }
 
-    fn acknowledge(&mut self, Deliveries { link, first, last }: Deliveries) {
+    fn acknowledge(&mut self, DeliveryRange { link, first, last }: DeliveryRange) {
         if let Some(entry) = self.out.links.get_mut(link) {
             entry.link.acknowledge(first, last, Success::Done);
-            self.out.links.touch(link);
+            self.out.links.mark_dirty(link);
         }
     }
 

@@ -37,7 +37,7 @@ use crate::engine::fragmentation::reassembly::{Added, Limits, Reassembler, Recei
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::retained::delivered::DeliveredRetained;
 use crate::engine::sessions::copy_blocks::CopyBlocks;
-use crate::engine::subscriber::batch::{Deliveries, InboxItem, ReceivedBatch};
+use crate::engine::subscriber::batch::{DeliveryRange, InboxItem, ReceivedBatch};
 use crate::engine::subscriber::unclaimed::Unclaimed;
 use crate::engine::transport::event::Message;
 use crate::engine::transport::publish_batch::PublishBatch;
@@ -56,15 +56,13 @@ const PATIENCE: Micros = 30_000_000;
 /// How many messages may be incomplete.
 const MOST_PARTIAL_MESSAGES: usize = 4_096;
 
-/// What became of a PUBLISH.
+/// When a received PUBLISH is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It waits for the application or for other fragments: `take_due` returns it when it has to be
-    /// acknowledged.
-    Kept,
-    /// It has to be acknowledged now: it is a fragment that is kept, a duplicate, or no listener here wants
-    /// it.
-    Done,
+pub enum AckTiming {
+    /// When `take_due` returns it. Until then it waits for the application, or for other fragments.
+    Later,
+    /// At once: it is a fragment that is kept, or a duplicate, or no listener here wants it.
+    Now,
 }
 
 pub struct Inbox {
@@ -84,7 +82,7 @@ pub struct Inbox {
     /// The application takes a message over by reading it, and not with `handled`.
     reading_is_handling: bool,
     /// The deliveries to acknowledge.
-    due: Vec<Deliveries>,
+    due: Vec<DeliveryRange>,
 }
 
 impl Inbox {
@@ -125,18 +123,18 @@ impl Inbox {
         counters: &mut Counters,
     ) {
         self.listeners.add(listener, group, filter);
-        for waiting in self.unclaimed.take_all() {
-            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
+        for message in self.unclaimed.take_all() {
+            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&message.field)
             else {
                 continue;
             };
             self.listeners.find(publish.topic);
-            if self.listeners.wanting(waiting.meant_for).next().is_none() {
-                self.unclaimed.put_back(waiting);
-            } else if self.take(now, &publish, waiting.meant_for, Some(waiting.receipt), counters)
-                == Taken::Done
+            if self.listeners.wanting(message.meant_for).next().is_none() {
+                self.unclaimed.put_back(message);
+            } else if self.take(now, &publish, message.meant_for, Some(message.receipt), counters)
+                == AckTiming::Now
             {
-                self.due.push(waiting.receipt.into());
+                self.due.push(message.receipt.into());
             }
         }
     }
@@ -162,7 +160,7 @@ impl Inbox {
             let ids: Vec<_> =
                 unread.iter().filter_map(|item| item.alone()?.awaiting_acknowledgement).collect();
             self.give_back(now, &ids);
-            for Deliveries { link, first, last } in unread.iter().filter_map(InboxItem::receipts) {
+            for DeliveryRange { link, first, last } in unread.iter().filter_map(InboxItem::receipts) {
                 let receipts = (first..=last).map(|delivery| (link, delivery));
                 self.due.extend(due(self.unclaimed.give_back(receipts)));
             }
@@ -183,17 +181,17 @@ impl Inbox {
         meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
-    ) -> Taken {
+    ) -> AckTiming {
         if receipt.is_none() && self.is_full() {
             counters.drop(Drop::InboxFull);
-            return Taken::Done;
+            return AckTiming::Now;
         }
         self.listeners.find(publish.topic);
         if self.listeners.wanting(meant_for).next().is_none() {
             let is_kept = self.listeners.requesting_listener(meant_for).is_none()
                 && receipt
                     .is_some_and(|receipt| self.unclaimed.keep(now, publish, meant_for, receipt, counters));
-            return if is_kept { Taken::Kept } else { Taken::Done };
+            return if is_kept { AckTiming::Later } else { AckTiming::Now };
         }
         match publish.fragment {
             None => self.take_single(now, publish, meant_for, receipt, counters),
@@ -339,7 +337,7 @@ impl Inbox {
     }
 
     /// Takes the receipts that have to be acknowledged now.
-    pub fn take_due(&mut self) -> Vec<Deliveries> {
+    pub fn take_due(&mut self) -> Vec<DeliveryRange> {
         std::mem::take(&mut self.due)
     }
 
@@ -355,7 +353,7 @@ impl Inbox {
         meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
-    ) -> Taken {
+    ) -> AckTiming {
         // A retained message is sent once for each subscription, always under the same id.
         let once = receipt.is_some() && publish.qos == 2 && !is_retained(meant_for);
         let id = self.copy_id(publish.publisher, publish.sequence, meant_for);
@@ -373,7 +371,7 @@ impl Inbox {
         meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
-    ) -> Taken {
+    ) -> AckTiming {
         let FragmentView { index, count, total } = fragment;
         let first = publish.sequence.wrapping_sub(u64::from(index));
         let id = (publish.publisher, first, meant_for);
@@ -397,12 +395,12 @@ impl Inbox {
                 }
                 return self.push(publish, copy, Some(payload), meant_for, receipt, counters);
             }
-            Added::Withheld => return Taken::Kept,
-            Added::Known => counters.drop(Drop::DuplicateMessage),
+            Added::Withheld => return AckTiming::Later,
+            Added::Duplicate => counters.drop(Drop::DuplicateMessage),
             Added::Invalid => counters.drop(Drop::InvalidMessage),
             Added::Kept | Added::GivenUp => {}
         }
-        Taken::Done
+        AckTiming::Now
     }
 
     /// The id of a copy of a message. The copy for a shared subscription is another message than that for all
@@ -416,10 +414,10 @@ impl Inbox {
 
     /// Handles a duplicate. If the application has not taken the message over yet, the duplicate is
     /// acknowledged once it has.
-    fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> Taken {
+    fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> AckTiming {
         counters.drop(Drop::DuplicateMessage);
         let is_held = receipt.is_some_and(|receipt| self.unacknowledged.hold_again(id, receipt));
-        if is_held { Taken::Kept } else { Taken::Done }
+        if is_held { AckTiming::Later } else { AckTiming::Now }
     }
 
     fn push(
@@ -430,7 +428,7 @@ impl Inbox {
         meant_for: Option<MeantFor>,
         receipt: Option<Receipt>,
         counters: &mut Counters,
-    ) -> Taken {
+    ) -> AckTiming {
         let mut wanted: SmallVec<[Subscriber; 2]> = self.listeners.wanting(meant_for).copied().collect();
         if is_retained(meant_for) {
             wanted.retain(|listener| self.delivered_retained.is_new(listener.session.0, id));
@@ -453,7 +451,7 @@ impl Inbox {
             awaiting_acknowledgement: receipt.map(|_| id),
         };
         self.keep(InboxItem::Message(message));
-        Taken::Kept
+        AckTiming::Later
     }
 
     fn keep(&mut self, item: InboxItem) {
@@ -479,18 +477,20 @@ fn is_retained(meant_for: Option<MeantFor>) -> bool {
     meant_for.is_some_and(MeantFor::is_retained)
 }
 
-/// Each as a range of its own.
-fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deliveries> {
-    receipts.into_iter().map(Deliveries::from)
+/// Each receipt as a range of one delivery.
+fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = DeliveryRange> {
+    receipts.into_iter().map(DeliveryRange::from)
 }
 
-/// A client's listeners: which part of its application wants which messages. Small without a listener, because most clients of a pool are idle or only publish.
+/// A client's listeners: which part of its application wants which messages. Small without a listener, because
+/// most clients of a pool are idle or only publish.
 pub struct Listeners {
     seed: u64,
-    known: Option<Box<Known>>,
+    table: Option<Box<ListenerTable>>,
 }
 
-struct Known {
+/// The listeners of a client that has had one.
+struct ListenerTable {
     filters: SubscriptionTrie,
     /// The lowest and the highest id that a listener of this run has had.
     ids: (u64, u64),
@@ -502,40 +502,40 @@ struct Known {
 impl Listeners {
     /// Without listeners. `seed` is random and secret.
     pub fn new(seed: u64) -> Self {
-        Self { seed, known: None }
+        Self { seed, table: None }
     }
 
     /// `group`: of a shared subscription; empty: it is not shared.
     pub fn add(&mut self, listener: Subscriber, group: &str, filter: &str) {
         let SessionKey(id) = listener.session;
-        let known = self.known.get_or_insert_with(|| {
-            Box::new(Known {
+        let table = self.table.get_or_insert_with(|| {
+            Box::new(ListenerTable {
                 filters: SubscriptionTrie::new(self.seed),
                 ids: (id, id),
                 matches: MatchSet::default(),
                 matched: String::new(),
             })
         });
-        known.filters.insert(filter, group, listener);
-        known.ids = (known.ids.0.min(id), known.ids.1.max(id));
-        known.matched.clear();
+        table.filters.insert(filter, group, listener);
+        table.ids = (table.ids.0.min(id), table.ids.1.max(id));
+        table.matched.clear();
     }
 
     pub fn remove(&mut self, listener: u64) {
-        if let Some(known) = &mut self.known {
-            known.filters.remove_session(SessionKey(listener));
-            known.matched.clear();
+        if let Some(table) = &mut self.table {
+            table.filters.remove_session(SessionKey(listener));
+            table.matched.clear();
         }
     }
 
     /// Looks the listeners up that match a topic. Returns those that are not shared.
     pub fn find(&mut self, topic: &str) -> &[Subscriber] {
-        if let Some(known) = &mut self.known
-            && (topic.is_empty() || known.matched != topic)
+        if let Some(table) = &mut self.table
+            && (topic.is_empty() || table.matched != topic)
         {
-            known.filters.collect_matches(topic, &mut known.matches);
-            known.matched.clear();
-            known.matched.push_str(topic);
+            table.filters.collect_matches(topic, &mut table.matches);
+            table.matched.clear();
+            table.matched.push_str(topic);
         }
         self.found()
     }
@@ -551,19 +551,19 @@ impl Listeners {
             requesting_listener.is_none_or(|requesting_listener| listener.session.0 == requesting_listener)
         };
         let plain = if shared.is_none() { self.found() } else { &[] };
-        let members = shared.zip(self.known.as_deref());
-        let members = members.into_iter().flat_map(|(id, known)| known.matches.groups().members_of(id));
+        let members = shared.zip(self.table.as_deref());
+        let members = members.into_iter().flat_map(|(id, table)| table.matches.groups().members_of(id));
         plain.iter().filter(is_meant).chain(members)
     }
 
     /// The listener of this run that requested a retained message, whether or not it still exists.
     pub fn requesting_listener(&self, meant_for: Option<MeantFor>) -> Option<u64> {
-        let (lowest, highest) = self.known.as_ref()?.ids;
+        let (lowest, highest) = self.table.as_ref()?.ids;
         meant_for?.retained_for().filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
     }
 
     fn found(&self) -> &[Subscriber] {
-        self.known.as_ref().map_or(&[], |known| known.matches.subscribers())
+        self.table.as_ref().map_or(&[], |table| table.matches.subscribers())
     }
 }
 

@@ -32,16 +32,16 @@ pub struct Unclaimed {
     is_leaving: bool,
     most_messages: usize,
     most_bytes: usize,
-    waiting: VecDeque<Waiting>,
+    messages: VecDeque<UnclaimedMessage>,
     bytes: usize,
-    /// Until when each link waits over which a message was received that no listener wanted.
+    /// The end of the wait of each link, from the first message on it that no listener wanted.
     patience: BTreeMap<LinkId, Micros>,
     /// The receipts of messages that were given back.
     given_back: Vec<Receipt>,
 }
 
-/// A message that waits.
-pub struct Waiting {
+/// A message that waits for a listener, or until the client has left a group.
+pub struct UnclaimedMessage {
     /// Its field `publish`.
     pub field: Bytes,
     pub meant_for: Option<MeantFor>,
@@ -56,7 +56,7 @@ impl Unclaimed {
             is_leaving: false,
             most_messages: config.receive_messages as usize,
             most_bytes: usize::try_from(config.receive_bytes).unwrap_or(usize::MAX),
-            waiting: VecDeque::new(),
+            messages: VecDeque::new(),
             bytes: 0,
             patience: BTreeMap::new(),
             given_back: Vec::new(),
@@ -79,13 +79,13 @@ impl Unclaimed {
         let until = self.until(now, receipt);
         let field = publish.field();
         let is_too_much =
-            self.waiting.len() >= self.most_messages || self.bytes + field.len() > self.most_bytes;
+            self.messages.len() >= self.most_messages || self.bytes + field.len() > self.most_bytes;
         if until <= now || is_too_much {
             counters.drop(Drop::Unclaimed);
             return false;
         }
         let field: Bytes = field.into_owned().into();
-        self.put_back(Waiting { field, meant_for, receipt, until });
+        self.put_back(UnclaimedMessage { field, meant_for, receipt, until });
         true
     }
 
@@ -101,7 +101,7 @@ impl Unclaimed {
         self.is_leaving = is_leaving;
         let mut settled = self.settled();
         if !is_leaving && !self.is_persistent {
-            settled.extend(self.take_all().into_iter().map(|waiting| waiting.receipt));
+            settled.extend(self.take_all().into_iter().map(|message| message.receipt));
         }
         settled
     }
@@ -113,26 +113,26 @@ impl Unclaimed {
     }
 
     /// Puts a message back that was taken out.
-    pub fn put_back(&mut self, waiting: Waiting) {
-        self.bytes += waiting.field.len();
-        self.waiting.push_back(waiting);
+    pub fn put_back(&mut self, message: UnclaimedMessage) {
+        self.bytes += message.field.len();
+        self.messages.push_back(message);
     }
 
     /// Takes all, in order.
-    pub fn take_all(&mut self) -> VecDeque<Waiting> {
+    pub fn take_all(&mut self) -> VecDeque<UnclaimedMessage> {
         self.bytes = 0;
-        std::mem::take(&mut self.waiting)
+        std::mem::take(&mut self.messages)
     }
 
     /// Gives up the messages that have waited too long. Returns their receipts.
     pub fn expire(&mut self, now: Micros) -> Vec<Receipt> {
         let mut receipts = Vec::new();
         let bytes = &mut self.bytes;
-        self.waiting.retain(|waiting| {
-            let stays = waiting.until > now;
+        self.messages.retain(|message| {
+            let stays = message.until > now;
             if !stays {
-                *bytes -= waiting.field.len();
-                receipts.push(waiting.receipt);
+                *bytes -= message.field.len();
+                receipts.push(message.receipt);
             }
             stays
         });
@@ -142,9 +142,9 @@ impl Unclaimed {
     /// A link has ended: its messages will be retransmitted.
     pub fn forget_link(&mut self, link: LinkId) {
         let bytes = &mut self.bytes;
-        self.waiting.retain(|waiting| {
-            let stays = waiting.receipt.0 != link;
-            *bytes -= if stays { 0 } else { waiting.field.len() };
+        self.messages.retain(|message| {
+            let stays = message.receipt.0 != link;
+            *bytes -= if stays { 0 } else { message.field.len() };
             stays
         });
         self.given_back.retain(|(from, _)| *from != link);
@@ -152,7 +152,7 @@ impl Unclaimed {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.messages.is_empty()
     }
 
     /// Until when a message waits that is received now. While the client leaves a group the message may be

@@ -42,8 +42,8 @@ impl Engine {
     }
 
     /// Whether the peer of a link has never answered on it.
-    pub fn is_one_sided(&self, link: LinkId) -> bool {
-        self.out.links.get(link).is_some_and(LinkSlot::is_one_sided)
+    pub fn is_half_open(&self, link: LinkId) -> bool {
+        self.out.links.get(link).is_some_and(LinkSlot::is_half_open)
     }
 
     /// The present address of a link's peer (§4.4); `None`: there is no such link.
@@ -63,9 +63,9 @@ impl Engine {
 
     /// The session of this link is a child's: as long as it has the link, its events wait only for the events
     /// of other nodes (`Class`).
-    pub fn prefer(&mut self, link: LinkId) {
+    pub fn prioritise(&mut self, link: LinkId) {
         if let Some(link_slot) = self.out.links.get(link) {
-            self.events.prefer(link_slot.session());
+            self.events.prioritise(link_slot.session());
         }
     }
 
@@ -236,7 +236,7 @@ impl Engine {
         match &self.side {
             Side::Node(node) => {
                 with("inflight", node.open_messages() as u64);
-                with("holds", self.out.holds.len() as u64);
+                with("holds", self.out.throttled_links.len() as u64);
                 with("replays", node.replays.len() as u64);
             }
             Side::Client(client) => {

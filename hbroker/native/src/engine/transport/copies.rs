@@ -17,9 +17,9 @@ use crate::wire;
 /// stays small.
 pub const MOST_BYTES: usize = 16 * 1024;
 
-/// Messages, and the sessions that get a copy of each.
+/// The messages of one handoff, and the sessions of the receiving worker that get a copy of each.
 #[derive(Clone, Debug)]
-pub struct Copies {
+pub struct CopyBatch {
     /// Fields `packets`, end to end.
     pub(in crate::engine) packets: Vec<u8>,
     /// The number of messages.
@@ -29,7 +29,7 @@ pub struct Copies {
     pub(in crate::engine) timed: Vec<(u32, Arc<Sample>)>,
 }
 
-impl Copies {
+impl CopyBatch {
     /// Adds `count` messages: fields `packets` without numbers, end to end. `timed`: the timed ones among
     /// them, by their positions in `packets`.
     pub fn add(&mut self, packets: &[u8], count: u32, timed: impl Iterator<Item = (u32, Arc<Sample>)>) {

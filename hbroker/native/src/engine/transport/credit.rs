@@ -19,7 +19,7 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// What a crowded session takes from a publisher for many clients, which is never sent credit 0 (§7.7).
+    /// What a congested session takes from a publisher for many clients, which is never sent credit 0 (§7.7).
     pub fn of_many() -> Self {
         Self { messages: MESSAGES / 4, bytes: BYTES as u32 / 4 }
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crowded_session_takes_all_the_same_ends() {
+    fn what_a_congested_session_takes_all_the_same_ends() {
         let mut allowance = Allowance::of_many();
         assert!(allowance.covers(2 << 20) && !allowance.covers((2 << 20) + 1));
         assert!((0..1_024).all(|_| allowance.covers(9) && allowance.take(9)));

@@ -12,7 +12,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::event::{DownReason, Event, Flow};
 use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
-use crate::link::{Arrival, Receipt, Role};
+use crate::link::{Arrival, ReceiveOutcome, Role};
 use crate::link_id::LinkId;
 use crate::publisher_id::publisher_id;
 use crate::schema::reason;
@@ -96,7 +96,7 @@ impl Engine {
             }
             Arrival::Duplicate => {
                 self.out.counters.drop(Drop::DuplicateDatagram);
-                self.out.links.touch(id);
+                self.out.links.mark_dirty(id);
                 return;
             }
             Arrival::Past => return self.out.counters.drop(Drop::UnknownSession),
@@ -117,7 +117,7 @@ impl Engine {
         self.announce(id);
         if view.header.number == 0 {
             self.out.counters.drop_many(Drop::UnexpectedPacket, view.packets().len() as u64);
-            self.out.links.touch(id);
+            self.out.links.mark_dirty(id);
             return self.use_room(now, id);
         }
         if let Side::Node(forwarder) = &self.side {
@@ -146,7 +146,7 @@ impl Engine {
         }
         if let Some(entry) = self.out.links.get_mut(id) {
             entry.link.finish_datagram(now, view.header.number, received, view.has_packets(), kept);
-            self.out.links.touch(id);
+            self.out.links.mark_dirty(id);
         }
         self.use_room(now, id);
     }
@@ -179,18 +179,18 @@ impl Engine {
         let has_room = self.has_room(id, packet);
         let receipt = if has_room { self.out.links.receive(id, packet) } else { None };
         let refused = match receipt {
-            Some(Receipt::Deliver) => {
+            Some(ReceiveOutcome::Deliver) => {
                 self.handle_body(now, id, source, packet);
                 self.release(now, id);
                 return true;
             }
-            Some(Receipt::Buffered) => return true,
-            Some(Receipt::Duplicate) => {
+            Some(ReceiveOutcome::Buffered) => return true,
+            Some(ReceiveOutcome::Duplicate) => {
                 self.out.counters.drop(Drop::DuplicateDelivery);
                 return true;
             }
-            Some(Receipt::NoRoom) => Drop::EarlyFull,
-            Some(Receipt::Refused) | None => Drop::NoRoom,
+            Some(ReceiveOutcome::NoRoom) => Drop::EarlyFull,
+            Some(ReceiveOutcome::Refused) | None => Drop::NoRoom,
         };
         self.out.counters.drop(refused);
         false
@@ -333,7 +333,7 @@ impl Engine {
         let is_publisher = |id| id == publisher_id(session, incarnation);
         let home = match session == self.config.session {
             true => Some(0),
-            false => self.shared.directory.home_of(session, is_publisher),
+            false => self.shared.home_workers.home_of(session, is_publisher),
         };
         home.filter(|&worker| worker != self.worker)
     }
@@ -394,7 +394,7 @@ impl Engine {
         } else if entry.token_renewals < TOKEN_RENEWALS {
             entry.token_renewals += 1;
             entry.link.renew_token(token.to_vec());
-            self.out.links.touch(id);
+            self.out.links.mark_dirty(id);
         }
         true
     }
@@ -411,7 +411,7 @@ impl Engine {
         });
         let Some(token) = token else { return false };
         if entry.link.prove_address(token.to_vec()) {
-            self.out.links.touch(id);
+            self.out.links.mark_dirty(id);
         }
         true
     }

@@ -43,12 +43,12 @@ impl Origin {
 /// Returned tickets. Consecutive ones are merged.
 #[derive(Debug, Default)]
 pub struct Tickets {
-    spans: Vec<Span>,
+    spans: Vec<TicketSpan>,
 }
 
 /// `count` consecutive tickets of messages that were taken over together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct TicketSpan {
     pub first: Ticket,
     pub count: u16,
 }
@@ -81,7 +81,7 @@ pub struct Positions(u64);
 
 impl Tickets {
     /// Takes them out.
-    pub fn drain(&mut self) -> impl Iterator<Item = Span> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = TicketSpan> + '_ {
         self.spans.drain(..)
     }
 
@@ -90,8 +90,8 @@ impl Tickets {
     }
 }
 
-impl Extend<Span> for Tickets {
-    fn extend<I: IntoIterator<Item = Span>>(&mut self, spans: I) {
+impl Extend<TicketSpan> for Tickets {
+    fn extend<I: IntoIterator<Item = TicketSpan>>(&mut self, spans: I) {
         for next in spans {
             match self.spans.last_mut() {
                 Some(span) if span.is_followed_by(next) => span.count += next.count,
@@ -103,17 +103,17 @@ impl Extend<Span> for Tickets {
 
 impl Extend<Ticket> for Tickets {
     fn extend<I: IntoIterator<Item = Ticket>>(&mut self, tickets: I) {
-        self.extend(tickets.into_iter().map(Span::from));
+        self.extend(tickets.into_iter().map(TicketSpan::from));
     }
 }
 
-impl From<Ticket> for Span {
+impl From<Ticket> for TicketSpan {
     fn from(first: Ticket) -> Self {
         Self { first, count: 1 }
     }
 }
 
-impl Span {
+impl TicketSpan {
     /// `count` of these tickets, from a position on.
     pub fn part(self, from: u16, count: u16) -> Self {
         Self { first: Ticket { position: self.first.position + from, ..self.first }, count }

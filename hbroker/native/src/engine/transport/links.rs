@@ -26,7 +26,7 @@ use crate::engine::transport::delivery_records::DeliveryRecords;
 use crate::engine::transport::event::Peer;
 use crate::keyed_hash::KeyedHash;
 use crate::link::idle::IdleLink;
-use crate::link::{Link, LinkConfig, LinkStats, Receipt};
+use crate::link::{Link, LinkConfig, LinkStats, ReceiveOutcome};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::{Share, Shares};
@@ -63,14 +63,14 @@ pub struct Entry {
     pub stalled: bool,
     /// Its session's replays pause until there is room (§7.6).
     pub awaits_room: bool,
-    /// The sessions that hold its publisher back (§7.7), each with what it still takes from a publisher for
-    /// many clients.
-    pub holders: FxHashMap<SessionKey, Allowance>,
-    /// Its peer publishes for many clients: not the link is held back, but the messages for those sessions.
+    /// The sessions that throttle it (§7.7), each with what it still takes if the peer publishes for many clients.
+    pub throttled_by: FxHashMap<SessionKey, Allowance>,
+    /// Its peer publishes for many clients: the sessions that throttle it refuse their own messages, and the peer keeps
+    /// its credit for all others.
     pub for_many: bool,
     /// Its publisher was sent credit 0.
-    pub is_held_back: bool,
-    /// What may still arrive while its publisher is held back.
+    pub is_throttled: bool,
+    /// What may still arrive while it is throttled.
     pub allowance: Option<Allowance>,
     /// Its share of the memory for packets that arrived out of order.
     early: Share<Prefix>,
@@ -90,26 +90,28 @@ pub enum LinkSlot {
 }
 
 impl Entry {
-    /// Whether its publisher sends more than it may while it is held back (§7.7).
+    /// Whether its publisher sends more than it may while the link is throttled (§7.7).
     pub fn is_beyond_allowance(&mut self, publish: &PublishView<'_>) -> bool {
         let length = publish.topic.len() + publish.payload.len();
         self.allowance.as_mut().is_some_and(|allowance| !allowance.take(length))
     }
 
-    /// Whether sessions hold a link whose peer publishes for many clients.
-    pub fn holds_some(&self) -> bool {
-        self.for_many && !self.holders.is_empty()
+    /// Whether sessions throttle it and its peer publishes for many clients: only messages for these sessions may be
+    /// refused.
+    pub fn is_partly_throttled(&self) -> bool {
+        self.for_many && !self.throttled_by.is_empty()
     }
 
-    /// Whether those of these sessions that hold its publisher back still take a message of this size.
+    /// Whether a message of this size for these sessions is let through: each of them that throttles the link still
+    /// takes it.
     pub fn is_let_through(&mut self, sessions: &[SessionKey], bytes: usize) -> bool {
         let is_taken = sessions
             .iter()
-            .filter_map(|session| self.holders.get(session))
+            .filter_map(|session| self.throttled_by.get(session))
             .all(|allowance| allowance.covers(bytes));
         if is_taken {
             for session in sessions {
-                self.holders.get_mut(session).map(|allowance| allowance.take(bytes));
+                self.throttled_by.get_mut(session).map(|allowance| allowance.take(bytes));
             }
         }
         is_taken
@@ -132,9 +134,9 @@ impl Entry {
             timed: Timed::default(),
             stalled: false,
             awaits_room: false,
-            holders: FxHashMap::default(),
+            throttled_by: FxHashMap::default(),
             for_many: false,
-            is_held_back: false,
+            is_throttled: false,
             allowance: None,
             early: Share::default(),
             idle_from: 0,
@@ -209,11 +211,11 @@ impl LinkSlot {
         }
     }
 
-    /// As [`Link::is_one_sided`].
-    pub fn is_one_sided(&self) -> bool {
+    /// As [`Link::is_half_open`].
+    pub fn is_half_open(&self) -> bool {
         match self {
-            LinkSlot::Awake(entry) => entry.link.is_one_sided(),
-            LinkSlot::Idle(idle_entry) => idle_entry.link.is_one_sided(),
+            LinkSlot::Awake(entry) => entry.link.is_half_open(),
+            LinkSlot::Idle(idle_entry) => idle_entry.link.is_half_open(),
         }
     }
 
@@ -314,7 +316,7 @@ impl Links {
 
     /// Takes a reliable packet that a link received, as [`Link::receive`] does, within the memory of all
     /// links. `None`: the link has ended.
-    pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<Receipt> {
+    pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<ReceiveOutcome> {
         self.change_out_of_order(id, |link, early, share| {
             let (&PacketView { delivery, after, raw, .. }, host) = (packet, link.peer().ip());
             link.receive(delivery, after, raw, |more| early.fits_in(share, host.into(), more))
@@ -385,8 +387,8 @@ impl Links {
         self.entries.get(id.slot())?.awake().filter(|entry| entry.id == id)
     }
 
-    /// The link, to be changed: it is awake from here on. With [`Self::touch`] the caller reports that it may
-    /// have something to send, or may become idle.
+    /// The link, to be changed: it is awake from now on. With [`Self::mark_dirty`] the caller reports that the link
+    /// may have something to send, or may become idle.
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Entry> {
         let link_slot = self.entries.get_mut(id.slot())?;
         if let LinkSlot::Idle(idle_entry) = link_slot {
@@ -401,8 +403,8 @@ impl Links {
         }
     }
 
-    /// Marks the link, so that it is looked at when datagrams are built next.
-    pub fn touch(&mut self, id: LinkId) {
+    /// Marks the link as changed: `drain_dirty` builds its datagrams, and updates its timer.
+    pub fn mark_dirty(&mut self, id: LinkId) {
         if let Some(LinkSlot::Awake(entry)) = self.entries.get_mut(id.slot())
             && entry.id == id
             && !std::mem::replace(&mut entry.dirty, true)
@@ -411,14 +413,14 @@ impl Links {
         }
     }
 
-    /// Whether any link is marked.
-    pub fn has_touched(&self) -> bool {
+    /// Whether any link is marked as changed.
+    pub fn has_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
 
     /// Calls `build` for each marked link, until `build` returns that there is no more room, and updates
     /// their timers. The links that are left stay marked; of the others, those become idle that can.
-    pub fn drain_touched(&mut self, now: Micros, mut build: impl FnMut(&mut Entry) -> bool) {
+    pub fn drain_dirty(&mut self, now: Micros, mut build: impl FnMut(&mut Entry) -> bool) {
         let mut dirty = std::mem::take(&mut self.dirty);
         let mut done = 0;
         for &id in &dirty {
@@ -569,8 +571,8 @@ impl Entry {
             && self.announced
             && !self.stalled
             && !self.awaits_room
-            && self.holders.is_empty()
-            && !self.is_held_back
+            && self.throttled_by.is_empty()
+            && !self.is_throttled
             && self.allowance.is_none()
             && now >= self.challenge_from
             && self.refusals.is_empty()

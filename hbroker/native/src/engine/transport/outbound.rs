@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::engine::handover::exporting::Exporting;
+use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::metrics::counters::{Counters, Drop};
-use crate::engine::owner::holds::{FullSessions, Hold, Holds};
-use crate::engine::owner::member_loads::MemberLoads;
+use crate::engine::owner::holds::{FullSessions, ThrottleChange, ThrottledLinks};
+use crate::engine::owner::member_loads::MemberFitness;
 use crate::engine::sessions::message::QueuedBatch;
 use crate::engine::sessions::session::Session;
 use crate::engine::sessions::settlement::PendingSettlement;
@@ -18,11 +18,11 @@ use crate::engine::sessions::stored_before::StoredBefore;
 use crate::engine::sessions::storing::Storing;
 use crate::engine::sessions::table::Sessions;
 use crate::engine::sessions::target::Targets;
-use crate::engine::transport::copies::Copies;
-use crate::engine::transport::delivery_records::{Origin, Span};
+use crate::engine::transport::copies::CopyBatch;
+use crate::engine::transport::delivery_records::{Origin, TicketSpan};
 use crate::engine::transport::links::Links;
 use crate::link::receive::pubacks::Success;
-use crate::link::send::outbox::Stretch;
+use crate::link::send::outbox::PacketRun;
 use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
@@ -37,22 +37,22 @@ pub enum Handoff {
     /// Messages for sessions of the receiving worker. Each target at `QoS` 1 or 2 holds the tickets once.
     Deliver { queued_batch: QueuedBatch, targets: Targets },
     /// Copies at `QoS` 0 for sessions of the receiving worker.
-    Copies(Copies),
+    Copies(CopyBatch),
     /// One copy of each of these messages, which the receiving worker took over, is settled.
-    Settled { tickets: Span },
+    Settled { tickets: TicketSpan },
     /// A session has ended: the receiving worker forgets its subscriptions.
-    Gone { session: SessionKey },
-    /// Whether the sending worker has too many queued bytes, and whether it takes nothing more over (§7.7).
+    SessionEnded { session: SessionKey },
+    /// Whether the sending worker has too many queued bytes, and whether it takes over no more messages (§7.7).
     Pressure { worker: u8, is_high: bool, is_full: bool },
-    /// A session of the sending worker holds a link of the receiving worker, or releases it.
-    Hold(Hold),
-    /// A session of the sending worker is full, or is full no more.
+    /// A session of the sending worker begins to throttle a link of the receiving worker, or releases it.
+    Throttle(ThrottleChange),
+    /// A session of the sending worker is full from now on, or is not full any more.
     Full { session: SessionKey, is_full: bool },
     /// A message over a link of the sending worker was refused, because a session of the receiving worker is
     /// full.
-    Refused { session: SessionKey, link: LinkId },
-    /// A link has ended that sessions of the receiving worker may hold.
-    LinkGone { link: LinkId },
+    RefusedFull { session: SessionKey, link: LinkId },
+    /// A link has ended that sessions of the receiving worker may throttle.
+    LinkEnded { link: LinkId },
     /// All handoffs of the sending worker before its barrier of this number have arrived.
     Barrier { worker: u8, number: u64 },
     /// A datagram for a session of the receiving worker.
@@ -83,15 +83,15 @@ impl<T> ByWorker<T> {
 }
 
 pub struct Outbound {
-    pub member_loads: Option<Arc<MemberLoads>>,
+    pub member_fitness: Option<Arc<MemberFitness>>,
     pub links: Links,
     pub sessions: Sessions,
     pub pending: PendingSettlement,
-    pub exports: Vec<Exporting>,
-    pub holds: Holds,
-    pub full: FullSessions,
+    pub exports: Vec<WorkerExport>,
+    pub throttled_links: ThrottledLinks,
+    pub full_sessions: FullSessions,
     /// Another worker takes nothing more over for its sessions.
-    pub others_are_full: bool,
+    pub other_workers_are_full: bool,
     pub counters: Counters,
     /// The counters by topic; `None`: telemetry is off.
     pub load: Option<Box<Load>>,
@@ -106,8 +106,8 @@ pub struct Outbound {
 impl Outbound {
     /// Whether the queues of sessions that count as connected are too large: then nothing more is taken over
     /// at `QoS` 1 and 2 (§7.7).
-    pub fn is_full(&self) -> bool {
-        self.others_are_full || self.sessions.is_full()
+    pub fn queues_are_full(&self) -> bool {
+        self.other_workers_are_full || self.sessions.is_full()
     }
 
     /// Whether the store takes no more: then nothing is taken over that has to be stored.
@@ -147,7 +147,7 @@ impl Outbound {
     pub fn acknowledge(&mut self, origin: Origin, count: u64, success: Success) {
         if let Some(entry) = self.links.get_mut(origin.link) {
             entry.link.acknowledge(origin.delivery, origin.delivery + count - 1, success);
-            self.links.touch(origin.link);
+            self.links.mark_dirty(origin.link);
         }
     }
 
@@ -159,7 +159,7 @@ impl Outbound {
     /// The same, for a message that is a whole packet already. Returns the number of messages that its link
     /// has queued so far.
     pub fn queue_packet(&mut self, id: LinkId, packet: &[u8]) -> u64 {
-        self.queue_message(id, |link| link.queue_encoded(packet, once(Stretch::one(packet.len()))));
+        self.queue_message(id, |link| link.queue_encoded(packet, once(PacketRun::one(packet.len()))));
         self.links.get_mut(id).map_or(0, |entry| entry.link.passed().0)
     }
 
@@ -168,7 +168,7 @@ impl Outbound {
         let is_queued = self.links.get_mut(id).is_some_and(|entry| entry.link.queue_delta(payload, before));
         if is_queued {
             self.counters.messages_out += 1;
-            self.links.touch(id);
+            self.links.mark_dirty(id);
         }
         is_queued
     }
@@ -182,7 +182,7 @@ impl Outbound {
             return;
         }
         self.counters.messages_out += 1;
-        self.links.touch(id);
+        self.links.mark_dirty(id);
     }
 
     /// Queues a control packet, or the body of one. False: there is no room or no such link.
@@ -194,7 +194,7 @@ impl Outbound {
         if !queued {
             self.counters.drop(Drop::QueueFull);
         }
-        self.links.touch(id);
+        self.links.mark_dirty(id);
         queued
     }
 }

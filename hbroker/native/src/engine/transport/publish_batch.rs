@@ -14,10 +14,10 @@ use crate::Micros;
 use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::transport::copies::timed_of;
 use crate::engine::transport::links::Entry;
-use crate::link::send::outbox::Stretch;
+use crate::link::send::outbox::PacketRun;
 use crate::load::Load;
 use crate::load::latency::Sample;
-use crate::load::topics::Mark;
+use crate::load::topics::TopicSlot;
 use crate::wire::{Body, Packets, PublishView, Section};
 
 /// Two messages or more, one after the other; or a part of such a batch.
@@ -31,7 +31,7 @@ pub struct PublishBatch<'a, 'b> {
 /// What telemetry counts of a batch (see [`MessageMetrics`](crate::engine::metrics::message_metrics::MessageMetrics)).
 #[derive(Default)]
 pub(in crate::engine) struct BatchMetrics {
-    pub(in crate::engine) mark: Mark,
+    pub(in crate::engine) topic_slot: TopicSlot,
     /// The bytes of all payloads.
     pub(in crate::engine) payload: u64,
     /// The timed messages, by their position in the batch.
@@ -113,8 +113,8 @@ impl<'a, 'b> PublishBatch<'a, 'b> {
     }
 
     /// Its packets, by their lengths.
-    pub(in crate::engine) fn stretches(&self) -> impl Iterator<Item = Stretch> + use<'a, 'b> {
-        self.sections().map(|section| Stretch {
+    pub(in crate::engine) fn packet_runs(&self) -> impl Iterator<Item = PacketRun> + use<'a, 'b> {
+        self.sections().map(|section| PacketRun {
             length: section.length(),
             count: section.len() as u32,
             is_delta: section.is_delta(),
@@ -136,21 +136,21 @@ impl<'a, 'b> PublishBatch<'a, 'b> {
 }
 
 impl BatchMetrics {
-    /// Counts the messages of a batch as taken over. `known`: the mark of their route.
+    /// Counts the messages of a batch as taken over. `cached`: the slot that their route remembers.
     pub(in crate::engine) fn of(
         batch: &PublishBatch<'_, '_>,
         now: Micros,
-        known: Option<&std::cell::Cell<Mark>>,
+        cached: Option<&std::cell::Cell<TopicSlot>>,
         load: &mut Option<Box<Load>>,
     ) -> Self {
         let Some(load) = load else {
             return Self::default();
         };
-        let mark = load.mark_of(batch.topic(), known);
+        let topic_slot = load.topic_slot_of(batch.topic(), cached);
         let payload = batch.payload(0, batch.len() as u32);
-        load.topics.count_in(mark, batch.len() as u32, payload);
+        load.topics.count_in(topic_slot, batch.len() as u32, payload);
         let timed = load.latency.begin_among(now, batch.len() as u32).collect();
-        Self { mark, payload, timed }
+        Self { topic_slot, payload, timed }
     }
 
     /// The metrics of messages that another worker took over and counted.
@@ -163,7 +163,7 @@ impl BatchMetrics {
             return Self::default();
         };
         let payload = batch.payload(0, batch.len() as u32);
-        Self { mark: load.topics.mark(batch.topic()), payload, timed }
+        Self { topic_slot: load.topics.topic_slot(batch.topic()), payload, timed }
     }
 
     /// The metrics for copies of `count` messages from a position on; and, if they are several, the positions
@@ -176,7 +176,7 @@ impl BatchMetrics {
     ) -> (MessageMetrics, Vec<(u32, Arc<Sample>)>) {
         let mut timed: Vec<_> = timed_of(&self.timed, first, count).collect();
         let sample = if count == 1 { timed.pop().map(|(_, sample)| sample) } else { None };
-        (MessageMetrics::of_several(self.mark, batch.payload(first, count), sample), timed)
+        (MessageMetrics::of_several(self.topic_slot, batch.payload(first, count), sample), timed)
     }
 
     /// The metrics of each message of the batch.
@@ -187,7 +187,7 @@ impl BatchMetrics {
         let mut timed = self.timed.iter().peekable();
         (0..).zip(batch.messages()).map(move |(position, (_, payload))| {
             let sample = timed.next_if(|(due, _)| *due == position).map(|(_, sample)| Arc::clone(sample));
-            MessageMetrics::new(self.mark, payload, sample)
+            MessageMetrics::new(self.topic_slot, payload, sample)
         })
     }
 }

@@ -125,7 +125,7 @@ impl<C> Recovery<C> {
         };
         if let Some(SoleInFlight { at, size, acknowledged_through }) = idle_recovery.sole_in_flight {
             let contents = contents(acknowledged_through);
-            recovery.flight.begin(Sent { at, size: size as usize, tries_size: false, contents });
+            recovery.flight.begin(Sent { at, size: size as usize, is_mtu_probe: false, contents });
             recovery.probing.on_sent(at);
             recovery.waiting_since = Some(at);
         }
@@ -198,8 +198,8 @@ impl<C> Recovery<C> {
             let Some(sent) = self.flight.end(number) else {
                 continue;
             };
-            self.lost += u64::from(!sent.tries_size);
-            if sent.tries_size || number < self.path_start {
+            self.lost += u64::from(!sent.is_mtu_probe);
+            if sent.is_mtu_probe || number < self.path_start {
                 lost(number, sent);
                 continue;
             }
@@ -331,7 +331,7 @@ impl<C> Recovery<C> {
         let sole_in_flight = match self.flight.records() {
             0 if self.waiting_since.is_none() && self.probing.unanswered() == 0 => None,
             1 => {
-                let sent = self.flight.only().filter(|sent| !sent.tries_size)?;
+                let sent = self.flight.only().filter(|sent| !sent.is_mtu_probe)?;
                 let is_first = self.waiting_since == Some(sent.at) && self.probing.waits_from(sent.at);
                 let is_of_path = self.flight.numbers().start >= self.path_start;
                 let size = u32::try_from(sent.size).ok().filter(|_| is_first && is_of_path)?;
@@ -403,7 +403,7 @@ pub struct Sent<C> {
     pub at: Micros,
     pub size: usize,
     /// It probes whether the path carries its size: its loss is no sign of congestion (RFC 9000 §14.4).
-    pub tries_size: bool,
+    pub is_mtu_probe: bool,
     pub contents: C,
 }
 
@@ -412,7 +412,7 @@ impl<C> Sent<C> {
     /// window (RFC 8899 §3), and takes nothing of it. Otherwise a large probe would stop a link with a small
     /// window until the probe is found lost.
     pub fn weight(&self) -> usize {
-        if self.tries_size { 0 } else { self.size }
+        if self.is_mtu_probe { 0 } else { self.size }
     }
 }
 
@@ -514,7 +514,7 @@ mod tests {
     const LONGEST: Micros = 1_500_000;
 
     fn datagram(at: Micros, number: u64) -> Sent<u64> {
-        Sent { at, size: 1_000, tries_size: false, contents: number }
+        Sent { at, size: 1_000, is_mtu_probe: false, contents: number }
     }
 
     fn sent(count: u64, interval: Micros) -> Recovery<u64> {
@@ -553,7 +553,7 @@ mod tests {
     fn a_lost_try_of_a_size_is_no_congestion() {
         let mut recovery = Recovery::new(1, 1_200, LONGEST);
         for number in 1..=5 {
-            recovery.on_sent(Sent { tries_size: number == 1, ..datagram(number * 10, number) });
+            recovery.on_sent(Sent { is_mtu_probe: number == 1, ..datagram(number * 10, number) });
         }
         assert_eq!(recovery.in_flight(), 4_000, "it takes nothing of the window");
         acknowledge(&mut recovery, 20_000, &[(2, 5)]);
@@ -616,7 +616,7 @@ mod tests {
             let mut count = 0;
             while recovery.admit(now, 1_200) == Admission::Now {
                 let number = recovery.next_number();
-                recovery.on_sent(Sent { at: now, size: 1_200, tries_size: false, contents: number });
+                recovery.on_sent(Sent { at: now, size: 1_200, is_mtu_probe: false, contents: number });
                 count += 1;
             }
             count
@@ -642,7 +642,7 @@ mod tests {
         let mut flight = Flight::default();
         for number in 1..=count {
             let size = usize::try_from(number).unwrap();
-            flight.begin(Sent { at: 0, size, tries_size: false, contents: number });
+            flight.begin(Sent { at: 0, size, is_mtu_probe: false, contents: number });
         }
         flight
     }

@@ -20,7 +20,7 @@ impl Link {
         let mut is_progress = false;
         recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |sent| {
             is_progress = true;
-            if sent.tries_size {
+            if sent.is_mtu_probe {
                 mtu.on_probe_acknowledged(now, sent.size);
             } else {
                 mtu.on_acknowledged(sent.size);
@@ -44,7 +44,7 @@ impl Link {
         let Self { recovery, deliveries, pubacks, mtu, .. } = self;
         let mut largest = 0;
         recovery.detect_lost(now, |number, sent| {
-            if sent.tries_size {
+            if sent.is_mtu_probe {
                 mtu.on_probe_lost(now);
             } else {
                 largest = largest.max(sent.size);

@@ -11,8 +11,8 @@ use crate::link::receive::ranges::RangeSet;
 
 /// The longest time for which an acknowledgement waits for other packets to be sent with.
 pub const MAX_ACK_DELAY: Micros = 5_000;
-/// When it is sent alone: earlier by the lateness of a worker's timer (`endpoint/socket/sleeper.rs`; RFC
-/// 9000 §13.2.1).
+/// When it is sent alone: earlier by the lateness of a worker's timer (`endpoint/socket/sleeper.rs`; RFC 9000
+/// §13.2.1).
 const HOLD_OFF: Micros = MAX_ACK_DELAY - 1_000;
 const USUAL: u32 = 10;
 /// A peer may ask for at least one acknowledgement for this number of datagrams, which fits one byte.
@@ -38,8 +38,8 @@ pub struct Acks {
     waiting_bytes: usize,
     /// How many datagrams the peer lets pass unacknowledged.
     every: u32,
-    /// This number of datagrams more is acknowledged sooner, because there was a gap.
-    wary: u32,
+    /// How many more datagrams are acknowledged sooner because of a gap.
+    after_gap: u32,
     deadline: Option<Micros>,
     is_due: bool,
 }
@@ -50,7 +50,7 @@ pub struct IdleAcks {
     floor: u64,
     run: (u64, u64),
     highest_at: Micros,
-    wary: u32,
+    after_gap: u32,
 }
 
 /// How many datagrams the peer may leave unacknowledged, if `in_flight` bytes of the window `window` are in
@@ -69,8 +69,8 @@ pub fn ask(window: usize, in_flight: usize, datagram: usize) -> u32 {
 impl Acks {
     /// As it was when `idle_state` was called.
     pub fn from_idle_state(idle_acks: IdleAcks) -> Self {
-        let IdleAcks { floor, run, highest_at, wary } = idle_acks;
-        Self { received: RangeSet::with_range(MOST_RANGES, floor, run), highest_at, wary, ..Self::new() }
+        let IdleAcks { floor, run, highest_at, after_gap } = idle_acks;
+        Self { received: RangeSet::with_range(MOST_RANGES, floor, run), highest_at, after_gap, ..Self::new() }
     }
 
     /// Nothing was received yet.
@@ -81,14 +81,14 @@ impl Acks {
             waiting: 0,
             waiting_bytes: 0,
             every: USUAL,
-            wary: 0,
+            after_gap: 0,
             deadline: None,
             is_due: false,
         }
     }
 
-    /// Whether a number was received before. If it was, its sender does not know that, so the acknowledgement
-    /// becomes due.
+    /// Whether a number was received before. If it was, the sender may have missed the acknowledgement, so
+    /// another becomes due.
     pub fn is_duplicate(&mut self, number: u64) -> bool {
         let is_known = self.received.contains(number);
         if is_known {
@@ -120,7 +120,7 @@ impl Acks {
         self.waiting_bytes += size;
         let is_next = expected == Some(number);
         if !is_next && expected.is_some() {
-            self.wary = GAP_REMEMBERED;
+            self.after_gap = GAP_REMEMBERED;
         }
         if is_next
             && self.waiting < self.most_unacknowledged()
@@ -130,7 +130,7 @@ impl Acks {
         } else {
             self.is_due = true;
         }
-        self.wary = self.wary.saturating_sub(1);
+        self.after_gap = self.after_gap.saturating_sub(1);
     }
 
     /// If the deadline is over, an acknowledgement is due from now on.
@@ -159,7 +159,7 @@ impl Acks {
     /// The idle state. `None`: an acknowledgement has to be sent, or a number is missing.
     pub fn idle_state(&self) -> Option<IdleAcks> {
         let (floor, run) = self.received.only_range().filter(|_| !self.is_pending())?;
-        Some(IdleAcks { floor, run, highest_at: self.highest_at, wary: self.wary })
+        Some(IdleAcks { floor, run, highest_at: self.highest_at, after_gap: self.after_gap })
     }
 
     /// The numbers to acknowledge.
@@ -192,7 +192,7 @@ impl Acks {
     }
 
     fn most_unacknowledged(&self) -> u32 {
-        if self.wary > 0 { MOST_UNACKNOWLEDGED_AFTER_GAP } else { self.every }
+        if self.after_gap > 0 { MOST_UNACKNOWLEDGED_AFTER_GAP } else { self.every }
     }
 }
 

@@ -18,7 +18,7 @@ const SLOT: usize = size_of::<Slot>();
 
 /// The result for a received reliable packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Receipt {
+pub enum ReceiveOutcome {
     /// It is next: deliver it, then empty `next_released`.
     Deliver,
     /// It was copied, and `next_released` returns it once its predecessor was delivered.
@@ -75,29 +75,29 @@ impl ReorderBuffer {
         after: u64,
         raw: &[u8],
         has_room: impl FnOnce(usize) -> bool,
-    ) -> Receipt {
+    ) -> ReceiveOutcome {
         if self.is_known(delivery) {
-            return Receipt::Duplicate;
+            return ReceiveOutcome::Duplicate;
         }
         if delivery - self.settled > WINDOW || !self.released.is_empty() {
-            return Receipt::Refused;
+            return ReceiveOutcome::Refused;
         }
         if self.is_next(delivery) {
             self.settled = delivery;
-            return Receipt::Deliver;
+            return ReceiveOutcome::Deliver;
         }
         // A predecessor that is not an earlier packet violates the protocol, and is ignored.
         let is_due = after >= delivery || self.is_handed_on(after);
         let need = self.slots_for(delivery) * SLOT + if is_due { 0 } else { raw.len() };
         if need > 0 && (self.buffered_bytes() + need > BUFFERED_BYTES || !has_room(need)) {
-            return Receipt::NoRoom;
+            return ReceiveOutcome::NoRoom;
         }
         if is_due {
             self.hand_on(delivery);
-            return Receipt::Deliver;
+            return ReceiveOutcome::Deliver;
         }
         self.hold(delivery, after, raw);
-        Receipt::Buffered
+        ReceiveOutcome::Buffered
     }
 
     /// The bytes of packets that arrived out of order, with the cost of remembering which numbers were
@@ -205,7 +205,7 @@ mod tests {
 
     impl ReorderBuffer {
         /// Takes in a packet, with room for all.
-        fn take(&mut self, delivery: u64, after: u64, raw: &[u8]) -> Receipt {
+        fn take(&mut self, delivery: u64, after: u64, raw: &[u8]) -> ReceiveOutcome {
             self.receive(delivery, after, raw, |_| true)
         }
     }
@@ -217,32 +217,36 @@ mod tests {
     #[test]
     fn a_chain_waits_for_its_predecessor_and_another_does_not() {
         let mut arrivals = ReorderBuffer::default();
-        assert_eq!(arrivals.take(3, 1, b"c"), Receipt::Buffered);
-        assert_eq!(arrivals.take(4, 3, b"d"), Receipt::Buffered);
-        assert_eq!(arrivals.take(2, 0, b"b"), Receipt::Deliver);
+        assert_eq!(arrivals.take(3, 1, b"c"), ReceiveOutcome::Buffered);
+        assert_eq!(arrivals.take(4, 3, b"d"), ReceiveOutcome::Buffered);
+        assert_eq!(arrivals.take(2, 0, b"b"), ReceiveOutcome::Deliver);
         assert_eq!(released(&mut arrivals), b"");
-        assert_eq!(arrivals.take(3, 1, b"c"), Receipt::Duplicate);
-        assert_eq!(arrivals.take(2, 0, b"b"), Receipt::Duplicate);
-        assert_eq!(arrivals.take(1, 0, b"a"), Receipt::Deliver);
+        assert_eq!(arrivals.take(3, 1, b"c"), ReceiveOutcome::Duplicate);
+        assert_eq!(arrivals.take(2, 0, b"b"), ReceiveOutcome::Duplicate);
+        assert_eq!(arrivals.take(1, 0, b"a"), ReceiveOutcome::Deliver);
         assert_eq!(released(&mut arrivals), b"cd");
         assert_eq!((arrivals.settled, arrivals.slots.len(), arrivals.buffered_bytes()), (4, 0, 0));
-        assert_eq!(arrivals.take(4, 3, b"d"), Receipt::Duplicate);
+        assert_eq!(arrivals.take(4, 3, b"d"), ReceiveOutcome::Duplicate);
     }
 
     #[test]
     fn a_hostile_peer_finds_bounds() {
         let mut arrivals = ReorderBuffer::default();
-        assert_eq!(arrivals.take(WINDOW + 1, 0, b"x"), Receipt::Refused);
-        assert_eq!(arrivals.take(u64::MAX, u64::MAX, b"x"), Receipt::Refused);
-        assert_eq!(arrivals.take(WINDOW, WINDOW, b"x"), Receipt::Deliver, "follows itself");
-        assert_eq!(arrivals.take(2, 3, b"x"), Receipt::Deliver, "follows a later one");
+        assert_eq!(arrivals.take(WINDOW + 1, 0, b"x"), ReceiveOutcome::Refused);
+        assert_eq!(arrivals.take(u64::MAX, u64::MAX, b"x"), ReceiveOutcome::Refused);
+        assert_eq!(arrivals.take(WINDOW, WINDOW, b"x"), ReceiveOutcome::Deliver, "follows itself");
+        assert_eq!(arrivals.take(2, 3, b"x"), ReceiveOutcome::Deliver, "follows a later one");
         let large = vec![0; 60_000];
         let mut held = 0;
-        while arrivals.take(3 + held, 1, &large) == Receipt::Buffered {
+        while arrivals.take(3 + held, 1, &large) == ReceiveOutcome::Buffered {
             held += 1;
         }
         assert!(arrivals.buffered_bytes() <= BUFFERED_BYTES && held > 50);
-        assert_eq!(arrivals.take(1, 0, &large), Receipt::Deliver, "what releases others is never refused");
+        assert_eq!(
+            arrivals.take(1, 0, &large),
+            ReceiveOutcome::Deliver,
+            "what releases others is never refused"
+        );
         assert_eq!(std::iter::from_fn(|| arrivals.next_released()).count() as u64, held);
         assert_eq!(arrivals.raw_bytes, 0);
     }
@@ -252,15 +256,15 @@ mod tests {
         let mut arrivals = ReorderBuffer::default();
         assert!(arrivals.is_next(1) && !arrivals.is_next(2) && !arrivals.is_next(0));
         arrivals.receive_next(5);
-        assert_eq!(arrivals.take(5, 4, b"e"), Receipt::Duplicate);
-        assert_eq!(arrivals.take(7, 6, b"g"), Receipt::Buffered);
+        assert_eq!(arrivals.take(5, 4, b"e"), ReceiveOutcome::Duplicate);
+        assert_eq!(arrivals.take(7, 6, b"g"), ReceiveOutcome::Buffered);
         assert!(!arrivals.is_next(6), "what waits for it is to be released");
-        assert_eq!(arrivals.take(6, 5, b"f"), Receipt::Deliver);
+        assert_eq!(arrivals.take(6, 5, b"f"), ReceiveOutcome::Deliver);
         assert!(!arrivals.is_next(8), "what was released comes first");
         assert_eq!(released(&mut arrivals), b"g");
         assert!(arrivals.is_next(8));
         arrivals.receive_next(1);
-        assert_eq!((arrivals.settled, arrivals.take(9, 8, b"i")), (8, Receipt::Deliver));
+        assert_eq!((arrivals.settled, arrivals.take(9, 8, b"i")), (8, ReceiveOutcome::Deliver));
     }
 
     #[test]
@@ -276,10 +280,10 @@ mod tests {
                 let has_room = |more| held + more <= room;
                 let predecessor = after[delivery as usize - 1];
                 match arrivals.receive(delivery, predecessor, &[delivery as u8], has_room) {
-                    Receipt::Deliver => handed_on.push(delivery),
-                    Receipt::NoRoom => refused += 1,
-                    Receipt::Buffered | Receipt::Duplicate => {}
-                    Receipt::Refused => unreachable!("all is released"),
+                    ReceiveOutcome::Deliver => handed_on.push(delivery),
+                    ReceiveOutcome::NoRoom => refused += 1,
+                    ReceiveOutcome::Buffered | ReceiveOutcome::Duplicate => {}
+                    ReceiveOutcome::Refused => unreachable!("all is released"),
                 }
                 assert!(arrivals.buffered_bytes() <= room, "seed {seed}");
                 let numbers = |raw: Box<[u8]>| u64::from(raw[0]);
@@ -300,12 +304,12 @@ mod tests {
             asked = need;
             false
         };
-        assert_eq!(arrivals.receive(WINDOW, 0, b"x", refuse), Receipt::NoRoom);
+        assert_eq!(arrivals.receive(WINDOW, 0, b"x", refuse), ReceiveOutcome::NoRoom);
         assert_eq!((asked, arrivals.buffered_bytes()), (WINDOW as usize * SLOT, 0));
-        assert_eq!(arrivals.take(WINDOW, 0, b"x"), Receipt::Deliver);
+        assert_eq!(arrivals.take(WINDOW, 0, b"x"), ReceiveOutcome::Deliver);
         assert_eq!(arrivals.buffered_bytes(), WINDOW as usize * SLOT);
         let nothing = |_| unreachable!("it needs no room");
-        assert_eq!(arrivals.receive(1, 0, b"a", nothing), Receipt::Deliver, "others wait for it");
+        assert_eq!(arrivals.receive(1, 0, b"a", nothing), ReceiveOutcome::Deliver, "others wait for it");
     }
 
     #[test]
@@ -313,8 +317,8 @@ mod tests {
         let mut arrivals = ReorderBuffer::default();
         arrivals.take(2, 1, b"b");
         arrivals.take(1, 0, b"a");
-        assert_eq!(arrivals.take(3, 2, b"c"), Receipt::Refused, "b is not handed on yet");
+        assert_eq!(arrivals.take(3, 2, b"c"), ReceiveOutcome::Refused, "b is not handed on yet");
         assert_eq!(released(&mut arrivals), b"b");
-        assert_eq!(arrivals.take(3, 2, b"c"), Receipt::Deliver);
+        assert_eq!(arrivals.take(3, 2, b"c"), ReceiveOutcome::Deliver);
     }
 }

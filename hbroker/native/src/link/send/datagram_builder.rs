@@ -1,8 +1,8 @@
 //! Makes datagrams of what is due (docs/protocol.md §3.4).
 //!
 //! Each datagram is a header, and then packets in this order: PUBACKs, retransmissions, packets that were
-//! never sent. It is written directly into the sink's buffer. A packet larger than a bundle may be is sent in
-//! a datagram of its own.
+//! never sent. It is written directly into the sink's buffer. A packet that is larger than the largest bundle is
+//! sent in a datagram of its own.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::link::loss_recovery::recovery::{Admission, Sent};
 use crate::link::receive::acks;
 use crate::link::receive::pubacks::{self, Pubacks, Success};
 use crate::link::send::delivery::Deliveries;
-use crate::link::send::outbox::Turn;
+use crate::link::send::outbox::NextPackets;
 use crate::link::{Link, Role};
 use crate::sink::DatagramSink;
 use crate::wire::{self, AckOut, HeaderOut};
@@ -63,7 +63,7 @@ impl Link {
         if self.acks.is_due() {
             self.build_acknowledgement(now, sink);
         }
-        self.try_larger(now, sink);
+        self.probe_larger_mtu(now, sink);
         false
     }
 
@@ -71,9 +71,9 @@ impl Link {
     /// there, with the token for the proof.
     fn send_address_probe(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
         self.probes = 0;
-        let has_knocked = self.recovery.next_number() > self.config.first_number;
-        if has_knocked || sink.is_full() {
-            return !has_knocked;
+        let has_pinged = self.recovery.next_number() > self.config.first_number;
+        if has_pinged || sink.is_full() {
+            return !has_pinged;
         }
         let out = sink.buffer();
         let start = out.len();
@@ -83,7 +83,7 @@ impl Link {
         wire::put_ping_field(&mut self.body_field, 0);
         wire::put_packet(out, 0, 0, None, &self.body_field);
         let contents = Contents { acknowledged_through: 0, carried: SmallVec::new() };
-        self.recovery.on_sent(Sent { at: now, size: out.len() - start, tries_size: false, contents });
+        self.recovery.on_sent(Sent { at: now, size: out.len() - start, is_mtu_probe: false, contents });
         self.keep_alive_timer.on_active(now);
         sink.commit(&self.peer, start);
         false
@@ -126,8 +126,8 @@ impl Link {
             size
         } else {
             match self.outbox.front() {
-                Some(Turn::Unreliable(size)) => size,
-                Some(Turn::Reliable(_)) => match self.deliveries.next_fresh() {
+                Some(NextPackets::Unreliable(size)) => size,
+                Some(NextPackets::Reliable(_)) => match self.deliveries.next_fresh() {
                     Some(size) => size,
                     None if self.probes > 0 => 0,
                     None => return None,
@@ -142,12 +142,12 @@ impl Link {
     /// The order of queueing is kept, except for unreliable packets behind a reliable one that the window
     /// holds back (§3.3).
     fn pass_blocked(&mut self) {
-        if matches!(self.outbox.front(), Some(Turn::Reliable(_))) && !self.deliveries.has_fresh() {
+        if matches!(self.outbox.front(), Some(NextPackets::Reliable(_))) && !self.deliveries.has_fresh() {
             self.outbox.pass_reliable();
         }
     }
 
-    /// Builds a datagram of which the contents that cannot wait take up to `least` bytes.
+    /// Builds a datagram. `least`: room for the first packet that is due, and for a header with one range.
     fn build(&mut self, now: Micros, least: usize, sink: &mut impl DatagramSink) {
         let number = self.recovery.next_number();
         let out = sink.buffer();
@@ -170,7 +170,7 @@ impl Link {
         self.probes = self.probes.saturating_sub(1);
         let (size, carried) = (builder.out.len() - start, builder.carried);
         let contents = Contents { acknowledged_through, carried };
-        self.recovery.on_sent(Sent { at: now, size, tries_size: false, contents });
+        self.recovery.on_sent(Sent { at: now, size, is_mtu_probe: false, contents });
         self.keep_alive_timer.on_active(now);
         sink.commit(&self.peer, start);
     }
@@ -178,7 +178,7 @@ impl Link {
     /// Probes whether the path carries larger datagrams, if a probe is due. A full window does not delay the
     /// probe; otherwise a sender that always has more to send would never learn the size. There is at most
     /// one probe for each round trip (RFC 8899 §3).
-    fn try_larger(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+    fn probe_larger_mtu(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         let Some(size) = self.mtu.due(now) else {
             return;
         };
@@ -194,7 +194,7 @@ impl Link {
         wire::put_packet(out, 0, 0, None, &self.body_field);
         wire::put_padding(out, start + size - out.len());
         let contents = Contents { acknowledged_through, carried: SmallVec::new() };
-        self.recovery.on_sent(Sent { at: now, size, tries_size: true, contents });
+        self.recovery.on_sent(Sent { at: now, size, is_mtu_probe: true, contents });
         self.mtu.on_probe_sent();
         sink.commit(&self.peer, start);
     }
@@ -211,9 +211,9 @@ impl Link {
     /// it has room for after the first; `None`: received datagrams need not be acknowledged in it.
     fn put_header(&mut self, now: Micros, number: u64, more: Option<usize>, out: &mut Vec<u8>) -> u64 {
         let mut ranges: SmallVec<[(u64, u64); 8]> = SmallVec::new();
-        // A datagram with a token may begin a link at the peer, which has to see whether it is of this one.
-        // And an end that opened a link ignores any datagram that does not acknowledge something, until the
-        // first that does (§3.6).
+        // A datagram with a token may begin a link at the peer, and only the acknowledged numbers tell the peer
+        // whether the datagram belongs to this link. And an end that opened a link ignores datagrams that
+        // acknowledge nothing, until the first one that does (§3.6).
         if more.is_some() && self.acks.is_pending() || !self.token.is_empty() || !self.is_answered {
             let most = 1 + more.unwrap_or(0).min(MOST_ACK_RANGES - 1);
             ranges.extend(self.acks.received().descending().take(most));
@@ -297,11 +297,11 @@ impl Link {
     fn put_queued(&mut self, builder: &mut DatagramBuilder<'_>, number: u64) {
         while let Some(turn) = self.outbox.front() {
             match turn {
-                Turn::Unreliable(size) if builder.fits(size) => {
+                NextPackets::Unreliable(size) if builder.fits(size) => {
                     self.outbox.build_unreliable(builder.out, builder.room().max(size));
                 }
-                Turn::Unreliable(_) => return,
-                Turn::Reliable(count) => {
+                NextPackets::Unreliable(_) => return,
+                NextPackets::Reliable(count) => {
                     let room = builder.limits;
                     let admits = |length, size| room.admit(length, size);
                     if let Some(built) = self.deliveries.build_new(builder.out, count, number, admits) {

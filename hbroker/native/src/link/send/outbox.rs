@@ -2,8 +2,8 @@
 //!
 //! Unreliable packets are end to end in one buffer, encoded as they will be sent. So a run of them is put
 //! into a datagram with one copy, and queueing one allocates nothing. A delta (§2.4) is expanded to a whole
-//! message if a datagram begins with it. Of reliable packets only their turns are noted here: they are
-//! numbered in the order of queueing, so the turn identifies the packet (`delivery` keeps their bodies).
+//! message if a datagram begins with it. Reliable packets are only counted here, in their place in the queue:
+//! they are numbered in the order of queueing, and `delivery` keeps their bodies.
 //!
 //! A peer that keeps no reliable packet blocks those (§3.3). Unreliable packets then pass them; otherwise
 //! they would wait for ever.
@@ -19,23 +19,23 @@ pub struct Outbox {
     /// Encoded `packets` fields; those before `head` were sent.
     bytes: Vec<u8>,
     head: usize,
-    turns: VecDeque<Entry>,
+    entries: VecDeque<Entry>,
     /// The number of unreliable packets queued so far, and of those that were sent.
     queued: u64,
-    left: u64,
-    /// Which of them, in order, are the link's own and no messages. There are few.
+    sent: u64,
+    /// The numbers of those unreliable packets that are the link's own and no messages, in order. There are few.
     own: VecDeque<u64>,
     /// The bytes of the last whole packet, and of its deltas.
     with_deltas: usize,
-    /// The first packet expanded to a whole message, if it is a delta of one that was sent; else empty.
-    lead: Vec<u8>,
-    /// Memory for the next of those.
+    /// The first packet, expanded to a whole message, if it is a delta of a packet that was sent; else empty.
+    expanded: Vec<u8>,
+    /// Memory for the next expanded packet.
     spare: Vec<u8>,
 }
 
 /// Encoded packets that are end to end, and have one length.
 #[derive(Debug, Clone, Copy)]
-pub struct Stretch {
+pub struct PacketRun {
     pub length: usize,
     pub count: u32,
     /// Each is a delta of the one before it (§2.4).
@@ -52,9 +52,9 @@ enum Entry {
     Reliable(u32),
 }
 
-/// The next packet to be sent.
+/// The packets at the head of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum NextPackets {
     /// An unreliable packet of this encoded size.
     Unreliable(usize),
     /// This number of reliable packets that were never sent, the next ones.
@@ -67,21 +67,21 @@ impl Outbox {
         self.reclaim();
         let before = self.bytes.len();
         wire::put_packet(&mut self.bytes, 0, 0, meant_for, body_field);
-        self.push_turns(Stretch::one(self.bytes.len() - before));
+        self.push_run(PacketRun::one(self.bytes.len() - before));
     }
 
     /// Queues unreliable packets that are encoded as they will be sent: `packets` fields.
-    pub fn push_encoded(&mut self, packets: &[u8], stretches: impl Iterator<Item = Stretch>) {
+    pub fn push_encoded(&mut self, packets: &[u8], packet_runs: impl Iterator<Item = PacketRun>) {
         self.reclaim();
         self.bytes.extend_from_slice(packets);
-        stretches.for_each(|stretch| self.push_turns(stretch));
+        packet_runs.for_each(|packet_run| self.push_run(packet_run));
     }
 
-    /// Queues a delta of the unreliable packet before it; `before` is the number of packets queued when that
-    /// one was. False: that one is not the last in the queue any more, or the whole packet and its deltas
-    /// would exceed `most` bytes.
+    /// Queues a delta of an unreliable packet. `before`: the number of unreliable packets that were queued up to
+    /// and including that packet. False: that packet is not the last in the queue any more, or the whole packet
+    /// and its deltas would exceed `most` bytes.
     pub fn push_delta(&mut self, payload: &[u8], before: u64, most: usize) -> bool {
-        let is_unreliable = matches!(self.turns.back(), Some(Entry::Unreliable(..) | Entry::Delta(..)));
+        let is_unreliable = matches!(self.entries.back(), Some(Entry::Unreliable(..) | Entry::Delta(..)));
         if !is_unreliable || before != self.queued || self.with_deltas + wire::delta_len(payload.len()) > most
         {
             return false;
@@ -89,7 +89,7 @@ impl Outbox {
         self.reclaim();
         let start = self.bytes.len();
         wire::put_delta(&mut self.bytes, payload);
-        self.push_turns(Stretch { is_delta: true, ..Stretch::one(self.bytes.len() - start) });
+        self.push_run(PacketRun { is_delta: true, ..PacketRun::one(self.bytes.len() - start) });
         true
     }
 
@@ -99,47 +99,47 @@ impl Outbox {
         self.own.push_back(self.queued);
     }
 
-    /// Queues the turns of the next `more` reliable packets.
+    /// Queues `more` reliable packets: those with the next numbers.
     pub fn push_reliable(&mut self, more: u32) {
-        match self.turns.back_mut() {
+        match self.entries.back_mut() {
             Some(Entry::Reliable(count)) => *count += more,
-            _ => self.turns.push_back(Entry::Reliable(more)),
+            _ => self.entries.push_back(Entry::Reliable(more)),
         }
     }
 
-    /// The next turn.
-    pub fn front(&self) -> Option<Turn> {
-        self.turns.front().map(|entry| match *entry {
-            Entry::Unreliable(length, _) => Turn::Unreliable(length as usize),
-            Entry::Delta(..) => Turn::Unreliable(self.lead.len()),
-            Entry::Reliable(count) => Turn::Reliable(count),
+    /// The next packets to be sent.
+    pub fn front(&self) -> Option<NextPackets> {
+        self.entries.front().map(|entry| match *entry {
+            Entry::Unreliable(length, _) => NextPackets::Unreliable(length as usize),
+            Entry::Delta(..) => NextPackets::Unreliable(self.expanded.len()),
+            Entry::Reliable(count) => NextPackets::Reliable(count),
         })
     }
 
-    /// Ends the turns of `built` reliable packets at the head of the queue.
+    /// Removes `built` reliable packets from the head of the queue.
     pub fn pop_reliable(&mut self, built: u32) {
-        match self.turns.front_mut() {
+        match self.entries.front_mut() {
             Some(Entry::Reliable(count)) if *count > built => *count -= built,
-            Some(Entry::Reliable(count)) if *count == built => _ = self.turns.pop_front(),
-            _ => debug_assert!(false, "it is not the turn of so many reliable packets"),
+            Some(Entry::Reliable(count)) if *count == built => _ = self.entries.pop_front(),
+            _ => debug_assert!(false, "fewer reliable packets are at the head"),
         }
     }
 
-    /// Lets the unreliable packets up to the next reliable one pass those at the head of the queue. False:
-    /// there are none.
+    /// Moves the unreliable packets up to the next reliable one before the reliable packets at the head of the
+    /// queue. False: there are none.
     pub fn pass_reliable(&mut self) -> bool {
-        let Some(&Entry::Reliable(blocked)) = self.turns.front() else {
+        let Some(&Entry::Reliable(blocked)) = self.entries.front() else {
             return false;
         };
         let unreliable = |entry: &Entry| !matches!(entry, Entry::Reliable(_));
-        let passing = self.turns.iter().skip(1).take_while(|entry| unreliable(entry)).count();
+        let passing = self.entries.iter().skip(1).take_while(|entry| unreliable(entry)).count();
         if passing == 0 {
             return false;
         }
-        self.turns.pop_front();
-        match self.turns.get_mut(passing) {
+        self.entries.pop_front();
+        match self.entries.get_mut(passing) {
             Some(Entry::Reliable(count)) => *count += blocked,
-            _ => self.turns.insert(passing, Entry::Reliable(blocked)),
+            _ => self.entries.insert(passing, Entry::Reliable(blocked)),
         }
         true
     }
@@ -147,23 +147,23 @@ impl Outbox {
     /// Moves the first unreliable packets that fit `room` bytes to `out`.
     pub fn build_unreliable(&mut self, out: &mut Vec<u8>, room: usize) {
         let mut left = room;
-        if let Some(Entry::Delta(length, count)) = self.turns.front_mut() {
-            if self.lead.len() > room {
+        if let Some(Entry::Delta(length, count)) = self.entries.front_mut() {
+            if self.expanded.len() > room {
                 return;
             }
-            out.extend_from_slice(&self.lead);
-            left -= self.lead.len();
+            out.extend_from_slice(&self.expanded);
+            left -= self.expanded.len();
             self.head += *length as usize;
-            self.left += 1;
+            self.sent += 1;
             *count -= 1;
             if *count == 0 {
-                self.turns.pop_front();
+                self.entries.pop_front();
             }
         }
         let mut end = self.head;
         // The last whole packet, and the number of its deltas.
         let (mut whole, mut like) = (None, 0);
-        while let Some(entry) = self.turns.front_mut() {
+        while let Some(entry) = self.entries.front_mut() {
             let (length, count, is_delta) = match entry {
                 Entry::Unreliable(length, count) => (*length as usize, count, false),
                 Entry::Delta(length, count) => (*length as usize, count, true),
@@ -175,7 +175,7 @@ impl Outbox {
             }
             left -= taken as usize * length;
             end += taken as usize * length;
-            self.left += u64::from(taken);
+            self.sent += u64::from(taken);
             if is_delta {
                 like += u64::from(taken);
             } else {
@@ -185,27 +185,27 @@ impl Outbox {
             if *count > 0 {
                 break;
             }
-            self.turns.pop_front();
+            self.entries.pop_front();
         }
         out.extend_from_slice(&self.bytes[self.head..end]);
         self.head = end;
-        self.prepare_lead(whole, like);
-        while self.own.front().is_some_and(|&own| own <= self.left) {
+        self.expand_first(whole, like);
+        while self.own.front().is_some_and(|&own| own <= self.sent) {
             self.own.pop_front();
         }
     }
 
     /// Expands the first packet, if it is a delta of one that was sent. `whole`: where the last whole packet
-    /// is, if it is not `lead`; `like`: how many of its deltas were sent.
-    fn prepare_lead(&mut self, whole: Option<Range<usize>>, like: u64) {
+    /// is, if it is not `expanded`; `like`: how many of its deltas were sent.
+    fn expand_first(&mut self, whole: Option<Range<usize>>, like: u64) {
         self.spare.clear();
-        if let Some(&Entry::Delta(length, _)) = self.turns.front() {
-            let model = whole.map_or(&self.lead[..], |place| &self.bytes[place]);
+        if let Some(&Entry::Delta(length, _)) = self.entries.front() {
+            let model = whole.map_or(&self.expanded[..], |place| &self.bytes[place]);
             let again = &self.bytes[self.head..self.head + length as usize];
             let is_said = wire::put_whole(&mut self.spare, model, like + 1, again);
             debug_assert!(is_said, "what is queued is like the packet before it");
         }
-        std::mem::swap(&mut self.lead, &mut self.spare);
+        std::mem::swap(&mut self.expanded, &mut self.spare);
     }
 
     /// The encoded bytes of the unreliable packets that wait.
@@ -215,28 +215,28 @@ impl Outbox {
 
     /// How many messages wait among the unreliable packets.
     pub fn messages(&self) -> usize {
-        (self.queued - self.left) as usize - self.own.len()
+        (self.queued - self.sent) as usize - self.own.len()
     }
 
     /// The number of unreliable packets queued so far, and of those that were sent.
     pub fn passed(&self) -> (u64, u64) {
-        (self.queued, self.left)
+        (self.queued, self.sent)
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+        self.entries.is_empty()
     }
 
     /// Consecutive packets of one length are noted together: those of a batch nearly always have one.
-    fn push_turns(&mut self, Stretch { length, count: more, is_delta }: Stretch) {
+    fn push_run(&mut self, PacketRun { length, count: more, is_delta }: PacketRun) {
         self.with_deltas = if is_delta { self.with_deltas } else { 0 } + length * more as usize;
         let length = u32::try_from(length).expect("a packet is shorter than a datagram");
-        match self.turns.back_mut() {
+        match self.entries.back_mut() {
             Some(Entry::Unreliable(last, count)) if *last == length && !is_delta => *count += more,
             Some(Entry::Delta(last, count)) if *last == length && is_delta => *count += more,
-            _ if is_delta => self.turns.push_back(Entry::Delta(length, more)),
-            _ => self.turns.push_back(Entry::Unreliable(length, more)),
+            _ if is_delta => self.entries.push_back(Entry::Delta(length, more)),
+            _ => self.entries.push_back(Entry::Unreliable(length, more)),
         }
         self.queued += u64::from(more);
     }
@@ -250,7 +250,7 @@ impl Outbox {
     }
 }
 
-impl Stretch {
+impl PacketRun {
     /// One whole packet.
     pub fn one(length: usize) -> Self {
         Self { length, count: 1, is_delta: false }
@@ -275,12 +275,14 @@ mod tests {
         outbox.push_reliable(1);
         outbox.push_own(b"\x7a\x00");
         assert_eq!(outbox.messages(), 2);
-        let Some(Turn::Unreliable(first)) = outbox.front() else { panic!("an unreliable packet is first") };
+        let Some(NextPackets::Unreliable(first)) = outbox.front() else {
+            panic!("an unreliable packet is first")
+        };
         let mut out = Vec::new();
         outbox.build_unreliable(&mut out, first + 1);
         assert_eq!(out.len(), first, "the second does not fit");
         outbox.build_unreliable(&mut out, 1_000);
-        assert_eq!(outbox.front(), Some(Turn::Reliable(1)), "not past the reliable packet's turn");
+        assert_eq!(outbox.front(), Some(NextPackets::Reliable(1)), "not past the reliable packet's turn");
         assert_eq!((outbox.messages(), outbox.own.len()), (0, 1), "what is left is no message");
         outbox.pop_reliable(1);
         outbox.build_unreliable(&mut out, 1_000);
@@ -308,7 +310,7 @@ mod tests {
         }
         assert_eq!((out, outbox.messages()), (expected, 0));
         for left in (1..=6).rev() {
-            assert_eq!(outbox.front(), Some(Turn::Reliable(left)));
+            assert_eq!(outbox.front(), Some(NextPackets::Reliable(left)));
             outbox.pop_reliable(1);
         }
         assert!(outbox.is_empty());
@@ -322,7 +324,7 @@ mod tests {
             wire::put_packet(&mut encoded, 0, 0, None, &vec![size; usize::from(size)]);
             lengths.push(encoded.len() - before);
         }
-        outbox.push_encoded(&encoded, lengths.iter().map(|&length| Stretch::one(length)));
+        outbox.push_encoded(&encoded, lengths.iter().map(|&length| PacketRun::one(length)));
         let (mut out, mut left) = (Vec::new(), VecDeque::from(lengths));
         for room in [5, 6, 20, 1, 21, 90, 1_000] {
             let mut end = out.len();
@@ -361,7 +363,7 @@ mod tests {
                 self.sequence += 1;
             } else {
                 let packet = self.whole(payload);
-                outbox.push_encoded(&packet, once(Stretch::one(packet.len())));
+                outbox.push_encoded(&packet, once(PacketRun::one(packet.len())));
             }
             self.queued = outbox.passed().0;
         }
@@ -371,14 +373,14 @@ mod tests {
                 return;
             };
             let mut packets = self.whole(first);
-            let mut stretches = vec![Stretch::one(packets.len())];
+            let mut packet_runs = vec![PacketRun::one(packets.len())];
             for payload in others {
                 let before = packets.len();
                 wire::put_delta(&mut packets, payload);
-                stretches.push(Stretch { is_delta: true, ..Stretch::one(packets.len() - before) });
+                packet_runs.push(PacketRun { is_delta: true, ..PacketRun::one(packets.len() - before) });
                 self.sequence += 1;
             }
-            outbox.push_encoded(&packets, stretches.into_iter());
+            outbox.push_encoded(&packets, packet_runs.into_iter());
         }
     }
 
@@ -418,12 +420,12 @@ mod tests {
                     let room = random.random_range(0..400);
                     match outbox.front() {
                         None => break,
-                        Some(Turn::Reliable(count)) => {
+                        Some(NextPackets::Reliable(count)) => {
                             if !outbox.pass_reliable() {
                                 outbox.pop_reliable(count);
                             }
                         }
-                        Some(Turn::Unreliable(size)) => {
+                        Some(NextPackets::Unreliable(size)) => {
                             let mut datagram = Vec::new();
                             outbox.build_unreliable(&mut datagram, room.max(size));
                             assert!(!datagram.is_empty() && datagram.len() <= room.max(size), "seed {seed}");
@@ -433,17 +435,17 @@ mod tests {
                     }
                 }
             }
-            while let Some(turn) = outbox.front() {
+            while let Some(next) = outbox.front() {
                 let mut datagram = Vec::new();
-                match turn {
-                    Turn::Reliable(count) => outbox.pop_reliable(count),
-                    Turn::Unreliable(size) => outbox.build_unreliable(&mut datagram, size),
+                match next {
+                    NextPackets::Reliable(count) => outbox.pop_reliable(count),
+                    NextPackets::Unreliable(size) => outbox.build_unreliable(&mut datagram, size),
                 }
                 came.extend(messages(&datagram));
             }
             assert_eq!(came, expected, "seed {seed}");
             assert_eq!((outbox.messages(), outbox.unreliable_bytes()), (0, 0));
-            assert!(outbox.lead.is_empty());
+            assert!(outbox.expanded.is_empty());
             shorter += usize::from(bytes < 45 * expected.len());
         }
         assert!(shorter > 200, "{shorter}");

@@ -272,9 +272,9 @@ impl Pair {
                 kept = false;
             } else {
                 match self.links[end].receive(packet.delivery, packet.after, packet.raw, |_| true) {
-                    Receipt::Deliver => self.hand_on(end, packet.delivery, &packet.body),
-                    Receipt::Refused | Receipt::NoRoom => kept = false,
-                    Receipt::Buffered | Receipt::Duplicate => {}
+                    ReceiveOutcome::Deliver => self.hand_on(end, packet.delivery, &packet.body),
+                    ReceiveOutcome::Refused | ReceiveOutcome::NoRoom => kept = false,
+                    ReceiveOutcome::Buffered | ReceiveOutcome::Duplicate => {}
                 }
                 self.drain_released(end);
             }

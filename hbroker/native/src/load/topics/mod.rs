@@ -1,7 +1,7 @@
 //! Messages and bytes by topic, in one interval.
 //!
 //! The first message of a topic in an interval gives the topic a slot. A caller that counts a topic often
-//! keeps a [`Mark`]: the slot, and the interval in which it is valid. Then counting is an addition. The
+//! keeps a [`TopicSlot`]: the slot, and the interval in which it is valid. Then counting is an addition. The
 //! number of slots and the bytes of the topic names are bounded. Messages of further topics are counted
 //! together, as *the rest*. So the sum is exact whatever clients publish.
 //!
@@ -39,7 +39,7 @@ pub struct Traffic {
 
 /// The slot of a topic, and the interval in which it is valid. The default is not valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct TopicSlot {
     interval: u32,
     slot: u16,
 }
@@ -106,36 +106,36 @@ impl Topics {
 
     // Change
 
-    /// The topic's mark, for this interval.
-    pub fn mark(&mut self, topic: &str) -> Mark {
+    /// The topic's slot in this interval.
+    pub fn topic_slot(&mut self, topic: &str) -> TopicSlot {
         if self.last == REST || !self.is_named(self.last, topic) {
             self.last = self.slot(topic);
         }
-        Mark { interval: self.interval, slot: self.last }
+        TopicSlot { interval: self.interval, slot: self.last }
     }
 
     /// Counts received messages, with `bytes` in all.
-    pub fn count_in(&mut self, mark: Mark, messages: u32, bytes: u64) {
-        let row = &mut self.rows[usize::from(mark.slot)];
+    pub fn count_in(&mut self, topic_slot: TopicSlot, messages: u32, bytes: u64) {
+        let row = &mut self.rows[usize::from(topic_slot.slot)];
         row.messages_in += messages;
         row.bytes_in += bytes;
     }
 
     /// Counts copies that were sent.
-    pub fn count_out(&mut self, mark: Mark, messages: u32, bytes: u64) {
-        let row = &mut self.rows[usize::from(mark.slot)];
+    pub fn count_out(&mut self, topic_slot: TopicSlot, messages: u32, bytes: u64) {
+        let row = &mut self.rows[usize::from(topic_slot.slot)];
         row.messages_out += messages;
         row.bytes_out += bytes;
     }
 
     /// Records that a message that was counted by `count_in` is a later fragment of a large message.
-    pub fn note_later_in(&mut self, mark: Mark) {
-        self.later_of(mark.slot).fragments_in += 1;
+    pub fn note_later_in(&mut self, topic_slot: TopicSlot) {
+        self.later_of(topic_slot.slot).fragments_in += 1;
     }
 
     /// Records that copies that were counted by `count_out` are later fragments of a large message.
-    pub fn note_later_out(&mut self, mark: Mark, copies: u32) {
-        self.later_of(mark.slot).fragments_out += copies;
+    pub fn note_later_out(&mut self, topic_slot: TopicSlot, copies: u32) {
+        self.later_of(topic_slot.slot).fragments_out += copies;
     }
 
     /// Makes an empty table that of the next interval after `before`.
@@ -156,7 +156,7 @@ impl Topics {
     /// Adds the counts of another table.
     pub fn absorb(&mut self, other: &Self) {
         for (slot, row) in (0..).zip(&other.rows) {
-            let own = if slot == REST { REST } else { self.mark(other.name(slot)).slot };
+            let own = if slot == REST { REST } else { self.topic_slot(other.name(slot)).slot };
             self.rows[usize::from(own)].add(row);
             if let Some(&Later { fragments_in, fragments_out }) = other.later.get(usize::from(slot)) {
                 let later = self.later_of(own);
@@ -168,9 +168,9 @@ impl Topics {
 
     // Read
 
-    /// Whether a mark is valid in this table.
-    pub fn knows(&self, mark: Mark) -> bool {
-        mark.interval == self.interval
+    /// Whether a slot is valid in this table.
+    pub fn is_current(&self, topic_slot: TopicSlot) -> bool {
+        topic_slot.interval == self.interval
     }
 
     /// The traffic of all topics.

@@ -32,14 +32,15 @@ pub struct AccessList {
     keyed: KeyedHash,
 }
 
-/// What one client may do. The default allows everything.
+/// The access of one client. The default allows everything.
 #[derive(Clone, Default)]
 pub struct Access {
-    list: Option<Box<Known>>,
+    rules: Option<Box<ClientRules>>,
 }
 
+/// The rules for one client, and its last answers.
 #[derive(Clone)]
-struct Known {
+struct ClientRules {
     rules: Arc<[Rule]>,
     /// The answer of the first rule for all topics that do not begin with `$`, if its filter is `#`: to read
     /// and to write.
@@ -72,23 +73,25 @@ impl AccessList {
     pub fn access(&self) -> Access {
         let rules = Arc::clone(&self.rules);
         let all = [Act::Read, Act::Write].map(|act| of_all(&rules, act));
-        Access { list: Some(Box::new(Known { rules, all, keyed: self.keyed, answers: Default::default() })) }
+        Access {
+            rules: Some(Box::new(ClientRules { rules, all, keyed: self.keyed, answers: Default::default() })),
+        }
     }
 }
 
 impl Access {
     /// Whether the client may receive messages of this topic.
     pub fn may_read(&mut self, topic: &str) -> bool {
-        self.list.as_mut().is_none_or(|list| list.may(Act::Read, topic))
+        self.rules.as_mut().is_none_or(|rules| rules.may(Act::Read, topic))
     }
 
     /// Whether the client may publish to this topic.
     pub fn may_write(&mut self, topic: &str) -> bool {
-        is_writable(topic) && self.list.as_mut().is_none_or(|list| list.may(Act::Write, topic))
+        is_writable(topic) && self.rules.as_mut().is_none_or(|rules| rules.may(Act::Write, topic))
     }
 }
 
-impl Known {
+impl ClientRules {
     fn may(&mut self, act: Act, topic: &str) -> bool {
         if let Some(answer) = self.all[act as usize]
             && !topic.starts_with('$')

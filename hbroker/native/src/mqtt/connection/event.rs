@@ -5,19 +5,19 @@ use crate::mqtt::codec::packets::{Auth, Connect, Subscribe, Unsubscribe};
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 
-/// What is above a connection: the network for messages, Python for the rest.
-pub trait Upper {
+/// The layer above a connection: the network for messages, Python for everything else.
+pub trait UpperLayer {
     /// A message from the client. If it has a key (`QoS` 1 and 2) and the network takes the message, the
     /// network answers once with this key.
-    fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> Taken;
+    fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> PublishOutcome;
     /// An event for Python to decide on.
     fn event(&mut self, event: Event);
 }
 
 /// The network's answer to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    Yes,
+pub enum PublishOutcome {
+    Accepted,
     /// Refused, permanently.
     Refused(Reason),
     /// There is no room: the connection offers the message again after `resume`, and reads nothing until

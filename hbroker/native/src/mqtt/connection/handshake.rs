@@ -8,7 +8,7 @@ use crate::mqtt::codec::frame::{Frame, kind};
 use crate::mqtt::codec::packets::{Accept, CloseReason, Connect, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{connect, control};
-use crate::mqtt::connection::event::{Cause, Event, Upper};
+use crate::mqtt::connection::event::{Cause, Event, UpperLayer};
 use crate::mqtt::connection::{Client, Connection, State};
 use crate::mqtt::session::{Channel, NEVER, Session};
 
@@ -23,7 +23,7 @@ impl Connection {
         turn: &mut Turn<'_>,
         accept: &Accept,
         session: Box<Session>,
-        upper: &mut impl Upper,
+        upper: &mut impl UpperLayer,
     ) {
         self.session = Some(session);
         if self.state != State::Deciding {
@@ -50,7 +50,7 @@ impl Connection {
     }
 
     /// Refuses the client with the return code or reason code of its version (MQTT 5 §3.2.2.2), and closes.
-    pub fn refuse(&mut self, turn: &mut Turn<'_>, close_reason: &CloseReason, upper: &mut impl Upper) {
+    pub fn refuse(&mut self, turn: &mut Turn<'_>, close_reason: &CloseReason, upper: &mut impl UpperLayer) {
         if self.state == State::Deciding {
             turn.counters.packets_out += 1;
             put_refusal(turn.out, self.response_options(), close_reason);
@@ -58,7 +58,12 @@ impl Connection {
         }
     }
 
-    pub(super) fn handle_connect(&mut self, turn: &mut Turn<'_>, frame: &Frame<'_>, upper: &mut impl Upper) {
+    pub(super) fn handle_connect(
+        &mut self,
+        turn: &mut Turn<'_>,
+        frame: &Frame<'_>,
+        upper: &mut impl UpperLayer,
+    ) {
         match connect::parse(frame) {
             Ok(connect) => self.remember(connect, upper),
             Err(connect::InvalidConnect { version: Some(version), reason })
@@ -79,7 +84,7 @@ impl Connection {
     pub(super) fn handle_while_deciding(
         &mut self,
         frame: &Frame<'_>,
-        upper: &mut impl Upper,
+        upper: &mut impl UpperLayer,
     ) -> Result<(), Reason> {
         match frame.kind {
             kind::AUTH => {
@@ -106,7 +111,7 @@ impl Connection {
         if is_same { Ok(()) } else { Err(Reason::PROTOCOL_ERROR) }
     }
 
-    fn remember(&mut self, connect: Connect, upper: &mut impl Upper) {
+    fn remember(&mut self, connect: Connect, upper: &mut impl UpperLayer) {
         self.state = State::Deciding;
         self.channel.version = connect.version;
         self.channel.maximum_packet = connect.maximum_packet.map_or(usize::MAX, |most| most as usize);

@@ -1,5 +1,7 @@
-//! Splits bytes into packets, and handles those of an accepted client. A complete packet is handled in place. Only an incomplete packet, and bytes
-//! that arrive while the connection is paused, are copied.
+//! Splits bytes into packets, and handles those of an accepted client.
+//!
+//! A complete packet is handled in place. Only an incomplete packet, and bytes that arrive while the connection
+//! is paused, are copied.
 
 use crate::mqtt::Turn;
 use crate::mqtt::codec::answers::PINGRESP;
@@ -8,10 +10,10 @@ use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{acks, control};
-use crate::mqtt::connection::event::{Cause, Event, Taken, Upper};
+use crate::mqtt::connection::event::{Cause, Event, PublishOutcome, UpperLayer};
 use crate::mqtt::connection::{Connection, Pause, State};
 use crate::mqtt::metrics;
-use crate::mqtt::session::Arrival;
+use crate::mqtt::session::PublishArrival;
 
 /// A read of this many bytes resets the keep alive timer: a large packet may take longer than the keep alive.
 const SIGN_OF_LIFE: usize = 1_000;
@@ -23,16 +25,16 @@ const KEPT_CAPACITY: usize = 1_024;
 
 /// Whether a packet was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
+enum PacketOutcome {
     /// It was handled.
-    Next,
+    Handled,
     /// It was not handled, and stays in the buffer: the connection paused before it.
-    Stay,
+    Paused,
 }
 
 impl Connection {
     /// Handles bytes of the stream, and copies those that it cannot handle yet.
-    pub fn handle_bytes(&mut self, turn: &mut Turn<'_>, mut bytes: &[u8], upper: &mut impl Upper) {
+    pub fn handle_bytes(&mut self, turn: &mut Turn<'_>, mut bytes: &[u8], upper: &mut impl UpperLayer) {
         if self.state == State::Open && bytes.len() >= SIGN_OF_LIFE {
             self.last_received = turn.now;
         }
@@ -68,13 +70,13 @@ impl Connection {
     }
 
     /// Resumes handling, beginning with the buffered bytes.
-    pub(super) fn go_on(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+    pub(super) fn go_on(&mut self, turn: &mut Turn<'_>, upper: &mut impl UpperLayer) {
         self.paused = None;
         self.last_received = turn.now;
         self.handle_rest(turn, upper);
     }
 
-    fn handle_rest(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+    fn handle_rest(&mut self, turn: &mut Turn<'_>, upper: &mut impl UpperLayer) {
         let mut rest = std::mem::take(&mut self.rest);
         let consumed = self.handle_packets(turn, &rest, upper);
         if self.state == State::Closed {
@@ -88,7 +90,7 @@ impl Connection {
     }
 
     /// Handles complete packets until the connection pauses. Returns how many bytes it handled.
-    fn handle_packets(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) -> usize {
+    fn handle_packets(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl UpperLayer) -> usize {
         let mut at = 0;
         while self.wants_bytes() && at < bytes.len() {
             // A first byte other than that of CONNECT ends the connection at once.
@@ -98,11 +100,11 @@ impl Connection {
             }
             match frame::split(&bytes[at..], self.maximum_packet(bytes[at])) {
                 Ok(Some(frame)) => match self.handle_packet(turn, &frame, upper) {
-                    Ok(Flow::Next) => {
+                    Ok(PacketOutcome::Handled) => {
                         turn.counters.packets_in += 1;
                         at += frame.bytes.len();
                     }
-                    Ok(Flow::Stay) => break,
+                    Ok(PacketOutcome::Paused) => break,
                     Err(reason) => self.fail(turn, reason, upper),
                 },
                 Ok(None) => break,
@@ -117,8 +119,8 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
-        upper: &mut impl Upper,
-    ) -> Result<Flow, Reason> {
+        upper: &mut impl UpperLayer,
+    ) -> Result<PacketOutcome, Reason> {
         self.last_received = turn.now;
         match self.state {
             State::ExpectConnect => self.handle_connect(turn, frame, upper),
@@ -126,12 +128,12 @@ impl Connection {
             State::Open => return self.handle_open(turn, frame, upper),
             State::Closed => {}
         }
-        Ok(Flow::Next)
+        Ok(PacketOutcome::Handled)
     }
 
     /// Buffers unhandled bytes. Before the client is accepted `handshake_bytes` bounds the buffer, later the
     /// size of one read does.
-    fn keep(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) {
+    fn keep(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl UpperLayer) {
         if self.state == State::Closed || bytes.is_empty() {
             return;
         }
@@ -163,8 +165,8 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
-        upper: &mut impl Upper,
-    ) -> Result<Flow, Reason> {
+        upper: &mut impl UpperLayer,
+    ) -> Result<PacketOutcome, Reason> {
         let version = self.channel.version;
         match frame.kind {
             kind::PUBLISH => return self.handle_publish(turn, frame, upper),
@@ -181,15 +183,15 @@ impl Connection {
             }
             _ => return Err(Reason::MALFORMED),
         }
-        Ok(Flow::Next)
+        Ok(PacketOutcome::Handled)
     }
 
     fn handle_publish(
         &mut self,
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
-        upper: &mut impl Upper,
-    ) -> Result<Flow, Reason> {
+        upper: &mut impl UpperLayer,
+    ) -> Result<PacketOutcome, Reason> {
         let version = self.channel.version;
         let mut publish = Publish::parse(version, frame)?;
         if publish.topic_alias > 0 {
@@ -201,11 +203,11 @@ impl Connection {
         };
         if publish.qos > 0 {
             match session.incoming.arrive(publish.qos, publish.packet_id) {
-                Arrival::New => {}
-                Arrival::Awaited => return Ok(Flow::Next),
-                Arrival::Again => {
+                PublishArrival::New => {}
+                PublishArrival::PendingDuplicate => return Ok(PacketOutcome::Handled),
+                PublishArrival::AnsweredDuplicate => {
                     self.channel.put_ack(turn, kind::PUBREC, publish.packet_id, Reason::SUCCESS);
-                    return Ok(Flow::Next);
+                    return Ok(PacketOutcome::Handled);
                 }
             }
             // MQTT 5 §3.3.4. Before MQTT 5 the client knows no receive maximum, so the connection pauses
@@ -216,58 +218,58 @@ impl Connection {
             }
             if version < Version::V5 && session.incoming.unanswered() >= most {
                 self.paused = Some(Pause::Window);
-                return Ok(Flow::Stay);
+                return Ok(PacketOutcome::Paused);
             }
         }
         let key = (publish.qos > 0).then(|| session.incoming.next_key());
-        let taken = if session.access.may_write(publish.topic) {
+        let outcome = if session.access.may_write(publish.topic) {
             upper.publish(&publish, key)
         } else {
-            Taken::Refused(Reason::NOT_AUTHORIZED)
+            PublishOutcome::Refused(Reason::NOT_AUTHORIZED)
         };
-        if taken == Taken::Yes {
+        if outcome == PublishOutcome::Accepted {
             metrics::note_in(turn, publish.topic, publish.payload.len());
         }
         let (qos, packet_id, bytes) = (publish.qos, publish.packet_id, publish.payload.len());
-        self.conclude(turn, taken, qos, packet_id, bytes, upper)
+        self.conclude(turn, outcome, qos, packet_id, bytes, upper)
     }
 
     /// Acts on the network's answer to a message.
     fn conclude(
         &mut self,
         turn: &mut Turn<'_>,
-        taken: Taken,
+        outcome: PublishOutcome,
         qos: u8,
         packet_id: u16,
         bytes: usize,
-        upper: &mut impl Upper,
-    ) -> Result<Flow, Reason> {
-        let outcome = match taken {
-            Taken::Later => {
+        upper: &mut impl UpperLayer,
+    ) -> Result<PacketOutcome, Reason> {
+        let refusal = match outcome {
+            PublishOutcome::Later => {
                 self.paused = Some(Pause::Network);
-                return Ok(Flow::Stay);
+                return Ok(PacketOutcome::Paused);
             }
-            Taken::Yes => None,
-            Taken::Refused(reason) => Some(reason),
+            PublishOutcome::Accepted => None,
+            PublishOutcome::Refused(reason) => Some(reason),
         };
         turn.counters.messages_in += 1;
         turn.counters.payload_in += bytes as u64;
-        turn.counters.refused += u64::from(outcome.is_some());
+        turn.counters.refused += u64::from(refusal.is_some());
         if let Some(rate) = &mut self.rate {
             rate.charge(turn.now, 1);
         }
         if qos == 0 {
-            return Ok(Flow::Next);
+            return Ok(PacketOutcome::Handled);
         }
         let key = self.session.as_mut().map(|session| {
             let key = session.incoming.next_key();
             session.incoming.take(qos, packet_id, None);
             key
         });
-        if let (Some(key), Some(reason)) = (key, outcome) {
+        if let (Some(key), Some(reason)) = (key, refusal) {
             self.answer(turn, key, reason, upper);
         }
-        Ok(Flow::Next)
+        Ok(PacketOutcome::Handled)
     }
 
     fn handle_ack(&mut self, turn: &mut Turn<'_>, frame: &Frame<'_>) -> Result<(), Reason> {
@@ -294,7 +296,7 @@ impl Connection {
         Ok(())
     }
 
-    fn handle_disconnect(&mut self, frame: &Frame<'_>, upper: &mut impl Upper) -> Result<(), Reason> {
+    fn handle_disconnect(&mut self, frame: &Frame<'_>, upper: &mut impl UpperLayer) -> Result<(), Reason> {
         let disconnect = control::disconnect(self.channel.version, frame)?;
         // MQTT 5 §3.14.2.2.2
         if disconnect.session_expiry.is_some_and(|expiry| expiry > 0) && !self.client.has_session_expiry {
@@ -305,7 +307,7 @@ impl Connection {
     }
 
     /// MQTT 5 §4.12.1: re-authentication.
-    fn handle_auth(&mut self, frame: &Frame<'_>, upper: &mut impl Upper) -> Result<(), Reason> {
+    fn handle_auth(&mut self, frame: &Frame<'_>, upper: &mut impl UpperLayer) -> Result<(), Reason> {
         let auth = control::auth(frame)?;
         self.check_method(&auth.method)?;
         upper.event(Event::Auth(auth));

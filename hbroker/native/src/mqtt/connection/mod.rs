@@ -36,7 +36,7 @@ use crate::mqtt::codec::answers::{
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::{Auth, CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::connection::event::{Cause, Closed, Event, Upper};
+use crate::mqtt::connection::event::{Cause, Closed, Event, UpperLayer};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::distribution::message::DeliveryOptions;
@@ -113,13 +113,13 @@ impl Connection {
     }
 
     /// The stream ended, in whatever way.
-    pub fn handle_end(&mut self, upper: &mut impl Upper) {
+    pub fn handle_end(&mut self, upper: &mut impl UpperLayer) {
         self.close(Cause::Lost, Reason::UNSPECIFIED, None, upper);
     }
 
     /// Closes the connection if the client was silent for too long, drops the ack guards of a stalled client,
     /// and resumes a client that was paused for its rate.
-    pub fn handle_timeout(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+    pub fn handle_timeout(&mut self, turn: &mut Turn<'_>, upper: &mut impl UpperLayer) {
         if self.silence_ends() <= turn.now {
             // MQTT 5 §3.1.2.10. Before the client is accepted no DISCONNECT may be sent.
             if self.state == State::Open {
@@ -194,7 +194,7 @@ impl Connection {
         packet_id: u16,
         reasons: &[Reason],
         text: &str,
-        upper: &mut impl Upper,
+        upper: &mut impl UpperLayer,
     ) {
         if self.state == State::Open {
             turn.counters.packets_out += 1;
@@ -206,7 +206,12 @@ impl Connection {
 
     /// Closes the connection, with a DISCONNECT if the version allows it. A client that is not accepted yet
     /// is refused.
-    pub fn disconnect(&mut self, turn: &mut Turn<'_>, close_reason: &CloseReason, upper: &mut impl Upper) {
+    pub fn disconnect(
+        &mut self,
+        turn: &mut Turn<'_>,
+        close_reason: &CloseReason,
+        upper: &mut impl UpperLayer,
+    ) {
         match self.state {
             State::Closed => {}
             State::ExpectConnect => self.close(Cause::Server, close_reason.reason, None, upper),
@@ -221,7 +226,7 @@ impl Connection {
 
     /// The network answered a PUBLISH that it took: sends PUBACK or PUBREC, in the order of the messages
     /// (MQTT 5 §4.6).
-    pub fn answer(&mut self, turn: &mut Turn<'_>, key: Key, reason: Reason, upper: &mut impl Upper) {
+    pub fn answer(&mut self, turn: &mut Turn<'_>, key: Key, reason: Reason, upper: &mut impl UpperLayer) {
         let Some(session) = &mut self.session else {
             return;
         };
@@ -241,8 +246,8 @@ impl Connection {
         }
     }
 
-    /// The network has room again, after `Taken::Later`.
-    pub fn resume(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
+    /// The network has room again, after `PublishOutcome::Later`.
+    pub fn resume(&mut self, turn: &mut Turn<'_>, upper: &mut impl UpperLayer) {
         if self.paused == Some(Pause::Network) {
             self.go_on(turn, upper);
         }
@@ -328,7 +333,7 @@ impl Connection {
     }
 
     /// Closes the connection because the client broke the protocol (MQTT 5 §4.13).
-    fn fail(&mut self, turn: &mut Turn<'_>, reason: Reason, upper: &mut impl Upper) {
+    fn fail(&mut self, turn: &mut Turn<'_>, reason: Reason, upper: &mut impl UpperLayer) {
         turn.counters.errors += 1;
         match self.state {
             State::Open => put_disconnect(turn.out, self.response_options(), &reason.into()),
@@ -339,7 +344,13 @@ impl Connection {
         self.close(Cause::Error, reason, None, upper);
     }
 
-    fn close(&mut self, cause: Cause, reason: Reason, session_expiry: Option<u32>, upper: &mut impl Upper) {
+    fn close(
+        &mut self,
+        cause: Cause,
+        reason: Reason,
+        session_expiry: Option<u32>,
+        upper: &mut impl UpperLayer,
+    ) {
         if self.state != State::Closed {
             self.state = State::Closed;
             self.rest = Vec::new();

@@ -49,7 +49,7 @@ pub struct AckGuard {
 
 impl AckGuard {
     pub fn new(ticket: Ticket, releases: &Arc<Releases>) -> Self {
-        let answer = Answer { ticket, releases: Arc::clone(releases), is_forsaken: AtomicBool::new(false) };
+        let answer = Answer { ticket, releases: Arc::clone(releases), is_withheld: AtomicBool::new(false) };
         Self { answer: Arc::new(answer) }
     }
 
@@ -66,8 +66,8 @@ impl AckGuard {
 
     /// Leaves the message unacknowledged, whatever happens to the other guards: the owner is to send it
     /// again.
-    pub fn forsake(&self) {
-        self.answer.is_forsaken.store(true, Ordering::Relaxed);
+    pub fn withhold(&self) {
+        self.answer.is_withheld.store(true, Ordering::Relaxed);
     }
 }
 
@@ -75,12 +75,12 @@ impl AckGuard {
 struct Answer {
     ticket: Ticket,
     releases: Arc<Releases>,
-    is_forsaken: AtomicBool,
+    is_withheld: AtomicBool,
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if self.is_forsaken.load(Ordering::Relaxed) {
+        if self.is_withheld.load(Ordering::Relaxed) {
             return;
         }
         self.releases.settled.lock().push(self.ticket);

@@ -31,10 +31,10 @@ use crate::wire::{PublishOut, PublishView};
 /// The pool client that publishes everything.
 const SHARED: PoolClientId = PoolClientId(0);
 
-/// Options of a client's messages that its packets do not contain.
+/// Options of a client's messages that come from its session, not from its packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Marks {
-    /// For subscriptions with No Local; 0: there is none.
+pub struct PublishOptions {
+    /// The client's origin (No Local), once it has a subscription with No Local; 0 before.
     pub origin: u64,
     /// The owner acknowledges a message as soon as it is queued, not when it is distributed.
     pub ack_queued: bool,
@@ -54,7 +54,7 @@ impl PoolGuard<'_> {
     ///
     /// # Errors
     /// The message is refused permanently.
-    pub fn publish(&mut self, publish: &Publish<'_>, marks: Marks) -> Result<Option<u64>, Reason> {
+    pub fn publish(&mut self, publish: &Publish<'_>, options: PublishOptions) -> Result<Option<u64>, Reason> {
         let now = self.now;
         let user_properties: Vec<_> =
             publish.user_properties().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -63,7 +63,7 @@ impl PoolGuard<'_> {
             payload: publish.payload,
             qos: publish.qos,
             retain: publish.retain,
-            ack_queued: marks.ack_queued,
+            ack_queued: options.ack_queued,
             published_at_us: now,
             expiry_s: publish.expiry_s,
             content_type: publish.content_type,
@@ -72,7 +72,7 @@ impl PoolGuard<'_> {
             response_topic: publish.response_topic,
             correlation_data: publish.correlation_data,
             user_properties: &user_properties,
-            origin: marks.origin,
+            origin: options.origin,
             ..PublishOut::default()
         };
         let share = || Bytes::copy_from_slice(publish.payload);
@@ -97,7 +97,7 @@ impl PoolGuard<'_> {
 
 /// Receives the client pool's messages. A message for a client's listener goes to the dispatcher, any other
 /// to the gateway itself.
-pub struct Sorter {
+pub struct InboxSorter {
     dispatcher: Arc<Dispatcher>,
     own: Mailbox,
     /// The publisher number of this gateway.
@@ -109,13 +109,13 @@ pub struct Sorter {
     timed: Rate,
 }
 
-impl Sorter {
+impl InboxSorter {
     pub fn new(dispatcher: Arc<Dispatcher>, own: Mailbox, publisher: u64) -> Self {
         Self { dispatcher, own, publisher, topic: Arc::from(""), answers: Vec::new(), timed: Rate::new(0) }
     }
 }
 
-impl MessageSink for Sorter {
+impl MessageSink for InboxSorter {
     fn take(&mut self, now: Micros, pool_client: PoolClientId, items: Vec<InboxItem>) {
         let mut own = Vec::new();
         self.timed.set(self.dispatcher.timed.load(Ordering::Relaxed));
@@ -145,7 +145,7 @@ impl MessageSink for Sorter {
                 if pool_client == SHARED && is_wanted {
                     own.push(InboxItem::Message(message));
                 } else if message.qos > 0
-                    && (pool_client == SHARED || !round.fanout.has_left(&message.subscriptions))
+                    && (pool_client == SHARED || !round.fanout.was_removed(&message.subscriptions))
                 {
                     // The gateway published it itself, or its listener was removed. If a session that was
                     // removed here had the listener, no client has received the message: it stays

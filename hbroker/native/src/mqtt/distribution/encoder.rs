@@ -20,14 +20,14 @@ const MOST_FORMATS: usize = 16;
 /// The encodings of the current message or batch. Each worker has one encoder.
 #[derive(Default)]
 pub struct Encoder {
-    inhand: Option<InHand>,
+    current: Option<EncodedItem>,
     now: Micros,
     bytes: Vec<u8>,
     encodings: Vec<Encoding>,
 }
 
-/// What the encodings are of.
-enum InHand {
+/// The message or batch that the encodings are of.
+enum EncodedItem {
     Message(Arc<Message>),
     MessageBatch(Arc<MessageBatch>),
 }
@@ -51,7 +51,7 @@ impl Encoder {
         packet_format: &PacketFormat<'_>,
         packet_id: u16,
     ) {
-        self.turn_to(now, message);
+        self.set_current(now, message);
         let known = self.encodings.iter().position(|encoding| encoding.is(packet_format));
         let is_common = packet_format.alias == Alias::None
             && !packet_format.dup
@@ -77,10 +77,11 @@ impl Encoder {
         batch: &Arc<MessageBatch>,
         packet_format: &PacketFormat<'_>,
     ) {
-        let is_same = matches!(&self.inhand, Some(InHand::MessageBatch(known)) if Arc::ptr_eq(known, batch));
+        let is_same =
+            matches!(&self.current, Some(EncodedItem::MessageBatch(known)) if Arc::ptr_eq(known, batch));
         if !is_same {
             self.clear();
-            self.inhand = Some(InHand::MessageBatch(Arc::clone(batch)));
+            self.current = Some(EncodedItem::MessageBatch(Arc::clone(batch)));
         }
         let known = self.encodings.iter().find(|encoding| encoding.is(packet_format));
         let is_common =
@@ -98,16 +99,17 @@ impl Encoder {
 
     /// Drops the current message, so that nothing keeps it alive between iterations.
     pub fn clear(&mut self) {
-        self.inhand = None;
+        self.current = None;
         self.bytes.clear();
         self.encodings.clear();
     }
 
-    fn turn_to(&mut self, now: Micros, message: &Arc<Message>) {
-        let is_same = matches!(&self.inhand, Some(InHand::Message(known)) if Arc::ptr_eq(known, message));
+    fn set_current(&mut self, now: Micros, message: &Arc<Message>) {
+        let is_same =
+            matches!(&self.current, Some(EncodedItem::Message(known)) if Arc::ptr_eq(known, message));
         if !is_same || (self.now != now && message.expires < Micros::MAX) {
             self.clear();
-            self.inhand = Some(InHand::Message(Arc::clone(message)));
+            self.current = Some(EncodedItem::Message(Arc::clone(message)));
             self.now = now;
         }
     }

@@ -23,16 +23,16 @@ pub enum Command {
     Deliver(Vec<SessionItem>, usize),
     /// All items that were posted for the session before its connection ended have been handled.
     Park(ConnectionId),
-    /// The client has a subscription with No Local: its messages carry its origin from now on.
-    Mark(ConnectionId),
+    /// The client has a subscription with No Local now: its messages carry its origin from now on.
+    SendOrigin(ConnectionId),
     /// The client gets another access list.
     Assign(ConnectionId, u32, Arc<AccessList>),
     /// An access list has changed.
     Access(u32, Arc<AccessList>),
     Report(SyncSender<Vec<ConnectionStatus>>),
     Count(SyncSender<Counters>),
-    /// Write down how much is queued for clients.
-    Weigh,
+    /// Record in the worker's metrics how much is queued for its clients.
+    MeasureQueues,
     /// Ack guards were dropped outside of an iteration: the end of this iteration acknowledges their
     /// messages.
     Settle,

@@ -24,12 +24,12 @@ use crate::mqtt::distribution::fanout::{
     Batches, Fanout, Incoming, ItemContent, Options, ResumedSession, SessionItem,
 };
 use crate::mqtt::gateway::command::Command;
-use crate::mqtt::gateway::unfinished::Unfinished;
+use crate::mqtt::gateway::unfinished::UnfinishedPackets;
 use crate::mqtt::gateway::worker_event::{SessionHandle, WorkerEvent, WorkerEventQueue};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::worker_handle::CommandSink;
 use crate::mqtt::metrics::counters::{Counters, Drop as Loss};
-use crate::mqtt::session::{Session, SessionState, Weight};
+use crate::mqtt::session::{QueueTotals, Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
 
 /// How many bytes may be posted to one worker before messages of `QoS` 0 for it are dropped. (The network's
@@ -57,7 +57,7 @@ pub struct Dispatcher {
     /// Messages that the network took: by sequence number, the session and key that wait for the answer.
     expected: Mutex<FxHashMap<u64, (SessionHandle, Key)>>,
     worker_handles: OnceLock<WorkerHandles>,
-    left: Mutex<Left>,
+    pending_wakes: Mutex<PendingWakes>,
     /// Bytes that are posted to each worker and not handled.
     waiting: OnceLock<Vec<AtomicUsize>>,
     /// By listener.
@@ -67,13 +67,13 @@ pub struct Dispatcher {
     sessions: AtomicU64,
     /// One in this many messages of the network is timed; 0 for none.
     pub timed: AtomicU32,
-    pub unfinished: Unfinished,
+    pub unfinished: UnfinishedPackets,
     attempts: RwLock<Option<(Arc<Attempts>, Micros)>>,
 }
 
-/// Commands that the client pool's thread has left with workers and not woken them for.
+/// The workers to which the client pool's thread has posted commands, and which it has not woken yet.
 #[derive(Default)]
-struct Left {
+struct PendingWakes {
     workers: SmallVec<[u8; 4]>,
     items: usize,
     bytes: usize,
@@ -87,7 +87,7 @@ struct Settling {
 }
 
 impl Dispatcher {
-    pub fn new(unfinished: Unfinished) -> Self {
+    pub fn new(unfinished: UnfinishedPackets) -> Self {
         let releases = Arc::new(Releases::default());
         Self {
             worker_events: WorkerEventQueue::default(),
@@ -95,7 +95,7 @@ impl Dispatcher {
             releases,
             expected: Mutex::default(),
             worker_handles: OnceLock::new(),
-            left: Mutex::default(),
+            pending_wakes: Mutex::default(),
             waiting: OnceLock::new(),
             settings: RwLock::default(),
             access: Mutex::default(),
@@ -136,17 +136,17 @@ impl Dispatcher {
 
     // Messages of the network
 
-    /// Begins a round of messages. When the round is dropped, everything is posted. `leaves`, for the client
-    /// pool's thread: all commands are left with the workers until `run_pending` is called.
-    pub fn round(&self, now: Micros, leaves: bool) -> Round<'_> {
+    /// Begins a round of messages. When the round is dropped, everything is posted. `without_wake`, for the
+    /// client pool's thread: the workers are not woken until `run_pending` is called.
+    pub fn round(&self, now: Micros, without_wake: bool) -> Round<'_> {
         let batches = self.worker_handles().iter().map(|_| Vec::new()).collect();
-        Round { dispatcher: self, fanout: self.fanout.lock(), batches, now, leaves }
+        Round { dispatcher: self, fanout: self.fanout.lock(), batches, now, without_wake }
     }
 
-    /// Runs the commands that the client pool's thread left with the workers. `may_run_here`: as in
-    /// [`CommandSink::run_pending`].
+    /// Runs the commands that the client pool's thread posted without waking the workers, or wakes the workers
+    /// for them. `may_run_here`: as in [`CommandSink::run_pending`].
     fn run_pending(&self, may_run_here: bool) {
-        let Left { workers, items, bytes } = std::mem::take(&mut *self.left.lock());
+        let PendingWakes { workers, items, bytes } = std::mem::take(&mut *self.pending_wakes.lock());
         let may_run_here = may_run_here && items <= FEW && bytes <= LITTLE;
         workers
             .iter()
@@ -185,7 +185,7 @@ impl Dispatcher {
         if options.no_local
             && let Some(connection) = fanout.connection_of(session)
         {
-            self.post(connection.worker(), Command::Mark(connection));
+            self.post(connection.worker(), Command::SendOrigin(connection));
         }
     }
 
@@ -231,8 +231,8 @@ impl Dispatcher {
 
     /// The session's connection has ended. [`Command::Park`] is posted behind all items that were posted for
     /// it.
-    pub fn leave(&self, session: SessionHandle, connection: ConnectionId) {
-        self.fanout.lock().leave(session, connection);
+    pub fn end_connection(&self, session: SessionHandle, connection: ConnectionId) {
+        self.fanout.lock().end_connection(session, connection);
         self.post(connection.worker(), Command::Park(connection));
     }
 
@@ -331,8 +331,8 @@ impl Dispatcher {
 
     /// How many messages were routed so far, how many listeners and sessions there are, and what is queued in
     /// parked sessions.
-    pub fn weigh(&self) -> (u64, usize, usize, Weight) {
-        self.fanout.lock().weigh()
+    pub fn routing_totals(&self) -> (u64, usize, usize, QueueTotals) {
+        self.fanout.lock().routing_totals()
     }
 
     /// What parked sessions dropped. `with` gets the numbers of listeners, parked sessions, sessions and
@@ -360,8 +360,8 @@ pub struct Round<'a> {
     pub fanout: MutexGuard<'a, Fanout>,
     batches: Batches,
     now: Micros,
-    /// Commands are left with the workers, without waking them.
-    leaves: bool,
+    /// The workers are not woken for their commands: `run_pending` does that.
+    without_wake: bool,
 }
 
 impl Round<'_> {
@@ -402,16 +402,17 @@ impl Drop for Round<'_> {
             }
             let bytes = items.iter().map(|item| item.bytes()).sum();
             waiting.fetch_add(bytes, Ordering::Relaxed);
-            if !self.leaves {
+            if !self.without_wake {
                 self.dispatcher.post(worker, Command::Deliver(items, bytes));
                 continue;
             }
-            let mut left = self.dispatcher.left.lock();
-            left.items += items.len();
-            left.bytes += bytes;
-            left.workers.push(worker);
-            drop(left);
-            self.dispatcher.worker_handles()[usize::from(worker)].leave(Command::Deliver(items, bytes));
+            let mut pending_wakes = self.dispatcher.pending_wakes.lock();
+            pending_wakes.items += items.len();
+            pending_wakes.bytes += bytes;
+            pending_wakes.workers.push(worker);
+            drop(pending_wakes);
+            self.dispatcher.worker_handles()[usize::from(worker)]
+                .post_without_wake(Command::Deliver(items, bytes));
         }
         if self.fanout.has_changed() {
             self.dispatcher.post(0, Command::Settle);

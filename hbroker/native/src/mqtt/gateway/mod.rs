@@ -41,14 +41,14 @@ use crate::load::Report;
 use crate::mqtt::access::attempts::Attempts;
 use crate::mqtt::access::rules::{AccessList, Rule};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::distribution::bridge::{Sorter, enter};
+use crate::mqtt::distribution::bridge::{InboxSorter, enter};
 use crate::mqtt::distribution::fanout::Incoming;
 use crate::mqtt::distribution::message::Message;
 use crate::mqtt::gateway::clients::Clients;
 use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::gateway::dispatcher::Dispatcher;
 use crate::mqtt::gateway::metrics::GatewayMetrics;
-use crate::mqtt::gateway::unfinished::Unfinished;
+use crate::mqtt::gateway::unfinished::UnfinishedPackets;
 use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::Server;
 use crate::mqtt::io::connections::ConnectionId;
@@ -86,9 +86,9 @@ impl Gateway {
         unfinished: usize,
     ) -> io::Result<Self> {
         let seed = config.seed;
-        let dispatcher = Arc::new(Dispatcher::new(Unfinished::new(unfinished, seed)));
+        let dispatcher = Arc::new(Dispatcher::new(UnfinishedPackets::new(unfinished, seed)));
         let (publisher, telemetry) = (config.publisher(), config.telemetry);
-        let sorter = Box::new(Sorter::new(Arc::clone(&dispatcher), own.clone(), publisher));
+        let sorter = Box::new(InboxSorter::new(Arc::clone(&dispatcher), own.clone(), publisher));
         let client_pool =
             Arc::new(ClientPoolCore::on_thread(Config { hold: true, ..config }, listen, sorter)?);
         let endpoint_state = client_pool.endpoint().endpoint_state();

@@ -19,11 +19,11 @@ use crate::shares::{Share, Shares};
 const STEP: usize = 4_096;
 
 /// The incomplete packets of all workers.
-pub struct Unfinished {
+pub struct UnfinishedPackets {
     shares: Mutex<Shares<Prefix>>,
 }
 
-impl Unfinished {
+impl UnfinishedPackets {
     /// `most`: bytes of all packets together. `seed`: random and secret.
     pub fn new(most: usize, seed: u64) -> Self {
         Self { shares: Mutex::new(Shares::new(most, KeyedHash::new(seed))) }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn one_address_leaves_as_much_as_it_has_to_others() {
-        let unfinished = Unfinished::new(MOST, 1);
+        let unfinished = UnfinishedPackets::new(MOST, 1);
         let [one, other] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
         let mut allotted: Vec<Share<Prefix>> = (0..10).map(|_| Share::default()).collect();
         let mut held = 0;
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_largest_packet_comes_where_twice_as_much_is_free() {
         let largest = 268_435_460;
-        let unfinished = Unfinished::new(512 << 20, 1);
+        let unfinished = UnfinishedPackets::new(512 << 20, 1);
         let (mut share, client) = (Share::default(), IpAddr::from([192, 0, 2, 1]));
         assert!((0..largest).step_by(10_000).all(|bytes| unfinished.set(&mut share, client, bytes, false)));
         assert!(unfinished.set(&mut share, client, largest - 1, false));

@@ -62,7 +62,7 @@ impl WorkerEventQueue {
         if queue.is_empty()
             && let Some(endpoint_state) = self.endpoint_state.get()
         {
-            endpoint_state.output.light();
+            endpoint_state.output.raise();
         }
         queue.append(worker_events);
     }
@@ -82,7 +82,7 @@ impl WorkerEventQueue {
         if queue.is_empty()
             && let Some(endpoint_state) = self.endpoint_state.get()
         {
-            endpoint_state.output.extinguish();
+            endpoint_state.output.lower();
         }
         taken
     }

@@ -25,14 +25,14 @@ impl<T> Mailbox<T> {
         Ok(Self { queue: Mutex::new(Vec::new()), sleeping: AtomicBool::new(false), waker })
     }
 
-    pub fn post(&self, inbox: T) {
-        self.leave(inbox);
+    pub fn post(&self, command: T) {
+        self.post_without_wake(command);
         self.wake();
     }
 
     /// As `post`, without waking the worker.
-    pub fn leave(&self, inbox: T) {
-        self.queue.lock().push(inbox);
+    pub fn post_without_wake(&self, command: T) {
+        self.queue.lock().push(command);
     }
 
     pub fn is_sleeping(&self) -> bool {

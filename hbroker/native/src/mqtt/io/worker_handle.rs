@@ -36,7 +36,7 @@ pub trait CommandSink<C>: Send + Sync {
     fn post(&self, command: C);
 
     /// Queues a command without waking the worker. The caller calls `run_pending` later.
-    fn leave(&self, command: C);
+    fn post_without_wake(&self, command: C);
 
     /// Has the queued commands handled soon: by the calling thread, if it `may_run_here` and the worker's
     /// thread sleeps, else by that thread. A caller that `may_run_here` must hold no lock.
@@ -48,8 +48,8 @@ impl<P: Protocol> CommandSink<P::Command> for WorkerHandle<P> {
         self.order(WorkerCommand::Command(command));
     }
 
-    fn leave(&self, command: P::Command) {
-        self.mailbox.leave(WorkerCommand::Command(command));
+    fn post_without_wake(&self, command: P::Command) {
+        self.mailbox.post_without_wake(WorkerCommand::Command(command));
     }
 
     fn run_pending(&self, may_run_here: bool) {

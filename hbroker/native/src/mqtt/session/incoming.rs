@@ -16,9 +16,9 @@ use crate::mqtt::codec::reason::Reason;
 #[derive(Default)]
 pub struct Incoming {
     last_key: u64,
-    /// Messages of `QoS` 1, and of `QoS` 2, in order of arrival, with the network's answer once there is one.
-    once: VecDeque<Pending>,
-    exact: VecDeque<Pending>,
+    /// The messages of each `QoS`, in order of arrival, with the network's answer once there is one.
+    qos1: VecDeque<Pending>,
+    qos2: VecDeque<Pending>,
     /// Messages of `QoS` 2, by packet id, until PUBREL.
     received: BTreeMap<u16, Received>,
     /// How many messages of this connection have no final acknowledgement.
@@ -40,22 +40,22 @@ struct Received {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The network has not answered.
-    Asked,
+    AwaitsNetwork,
     /// The network has not answered, and the connection has ended. True: the client has retransmitted it
     /// since.
     Orphan(Key, bool),
     /// PUBREC was sent, or would have been sent.
-    Had,
+    AwaitsPubrel,
 }
 
-/// What a received PUBLISH is.
+/// Whether a received PUBLISH is new, and if not, when PUBREC answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum PublishArrival {
     New,
     /// A retransmission, to be answered with PUBREC at once.
-    Again,
+    AnsweredDuplicate,
     /// A retransmission, to be answered with PUBREC when the network has answered.
-    Awaited,
+    PendingDuplicate,
 }
 
 /// The next acknowledgement to send: its packet type, packet id and reason code.
@@ -64,25 +64,25 @@ pub type Due = (u8, u16, Reason);
 impl Incoming {
     /// Resumes with the packet ids of `QoS` 2 that another gateway had received.
     pub fn resuming(received: Vec<u16>) -> Self {
-        let had = |packet_id| (packet_id, Received { stage: Stage::Had, is_open: false });
-        Self { received: received.into_iter().map(had).collect(), ..Self::default() }
+        let resumed = |packet_id| (packet_id, Received { stage: Stage::AwaitsPubrel, is_open: false });
+        Self { received: received.into_iter().map(resumed).collect(), ..Self::default() }
     }
 
     /// Tells whether a PUBLISH is new.
-    pub fn arrive(&mut self, qos: u8, packet_id: u16) -> Arrival {
+    pub fn arrive(&mut self, qos: u8, packet_id: u16) -> PublishArrival {
         let Some(received) = self.received.get_mut(&packet_id).filter(|_| qos == 2) else {
-            return Arrival::New;
+            return PublishArrival::New;
         };
         if !received.is_open {
             received.is_open = true;
             self.open += 1;
         }
         match received.stage {
-            Stage::Had => Arrival::Again,
-            Stage::Asked => Arrival::Awaited,
+            Stage::AwaitsPubrel => PublishArrival::AnsweredDuplicate,
+            Stage::AwaitsNetwork => PublishArrival::PendingDuplicate,
             Stage::Orphan(key, _) => {
                 received.stage = Stage::Orphan(key, true);
-                Arrival::Awaited
+                PublishArrival::PendingDuplicate
             }
         }
     }
@@ -98,16 +98,16 @@ impl Incoming {
         self.open += 1;
         let pending = Pending { key: Key(self.last_key), packet_id, outcome };
         if qos == 1 {
-            self.once.push_back(pending);
+            self.qos1.push_back(pending);
         } else {
-            self.received.insert(packet_id, Received { stage: Stage::Asked, is_open: true });
-            self.exact.push_back(pending);
+            self.received.insert(packet_id, Received { stage: Stage::AwaitsNetwork, is_open: true });
+            self.qos2.push_back(pending);
         }
     }
 
     /// Records the network's answer.
     pub fn answer(&mut self, key: Key, reason: Reason) {
-        for pending in [&mut self.once, &mut self.exact] {
+        for pending in [&mut self.qos1, &mut self.qos2] {
             if let Ok(index) = pending.binary_search_by_key(&key, |pending| pending.key) {
                 pending[index].outcome = Some(reason);
                 return;
@@ -121,7 +121,7 @@ impl Incoming {
             // sent since.
             Some((packet_id, Stage::Orphan(_, true))) => {
                 self.last_key += 1;
-                self.exact.push_back(Pending { key: Key(self.last_key), packet_id, outcome: Some(reason) });
+                self.qos2.push_back(Pending { key: Key(self.last_key), packet_id, outcome: Some(reason) });
             }
             Some((packet_id, _)) => self.conclude(packet_id, reason),
             None => {}
@@ -130,12 +130,12 @@ impl Incoming {
 
     /// The next acknowledgement to send.
     pub fn next_due(&mut self) -> Option<Due> {
-        if let Some(reason) = self.once.front().and_then(|pending| pending.outcome) {
+        if let Some(reason) = self.qos1.front().and_then(|pending| pending.outcome) {
             self.open = self.open.saturating_sub(1);
-            return self.once.pop_front().map(|pending| (kind::PUBACK, pending.packet_id, reason));
+            return self.qos1.pop_front().map(|pending| (kind::PUBACK, pending.packet_id, reason));
         }
-        let reason = self.exact.front()?.outcome?;
-        let packet_id = self.exact.pop_front()?.packet_id;
+        let reason = self.qos2.front()?.outcome?;
+        let packet_id = self.qos2.pop_front()?.packet_id;
         self.conclude(packet_id, reason);
         Some((kind::PUBREC, packet_id, reason))
     }
@@ -143,7 +143,7 @@ impl Incoming {
     /// Handles PUBREL. Returns the reason code of PUBCOMP.
     pub fn release(&mut self, packet_id: u16) -> Reason {
         match self.received.get(&packet_id) {
-            Some(Received { stage: Stage::Had, .. }) => {
+            Some(Received { stage: Stage::AwaitsPubrel, .. }) => {
                 self.forget(packet_id);
                 Reason::SUCCESS
             }
@@ -155,8 +155,8 @@ impl Incoming {
     /// `QoS` 2 with its packet id.
     pub fn detach(&mut self) {
         self.open = 0;
-        self.once = VecDeque::new();
-        for Pending { key, packet_id, outcome } in std::mem::take(&mut self.exact) {
+        self.qos1 = VecDeque::new();
+        for Pending { key, packet_id, outcome } in std::mem::take(&mut self.qos2) {
             match (outcome, self.received.get_mut(&packet_id)) {
                 (Some(reason), _) => self.conclude(packet_id, reason),
                 (None, Some(received)) => received.stage = Stage::Orphan(key, false),
@@ -178,19 +178,19 @@ impl Incoming {
 
     /// How many messages the network has not answered.
     pub fn unanswered(&self) -> usize {
-        self.once.len() + self.exact.len()
+        self.qos1.len() + self.qos2.len()
     }
 
     /// Whether the network has answered every PUBLISH that it took. An export before that omits the unanswered
     /// ones, and the next gateway would take the client's retransmission for a new message.
     pub fn is_settled(&self) -> bool {
-        self.unanswered() == 0 && self.received.values().all(|received| received.stage == Stage::Had)
+        self.unanswered() == 0 && self.received.values().all(|received| received.stage == Stage::AwaitsPubrel)
     }
 
     /// The packet ids of `QoS` 2 messages that the network has taken, and for which no PUBREL has arrived.
     pub fn export(&self) -> Vec<u16> {
-        let had = self.received.iter().filter(|(_, received)| received.stage == Stage::Had);
-        had.map(|(packet_id, _)| *packet_id).collect()
+        let taken = self.received.iter().filter(|(_, received)| received.stage == Stage::AwaitsPubrel);
+        taken.map(|(packet_id, _)| *packet_id).collect()
     }
 
     /// Records the final answer of the network to a message of `QoS` 2.
@@ -199,7 +199,7 @@ impl Incoming {
             // MQTT 5 §4.3.3: the next PUBLISH with this packet id is a new message.
             self.forget(packet_id);
         } else if let Some(received) = self.received.get_mut(&packet_id) {
-            received.stage = Stage::Had;
+            received.stage = Stage::AwaitsPubrel;
         }
     }
 

@@ -14,48 +14,48 @@ pub const NO_MESSAGE: MessageId = (0, 0);
 /// Of either kind only the newest are remembered: as many as one owner may have in flight to a pool client.
 const MOST: usize = 4_096;
 
-/// What is known of a message that the network sends again.
+/// How far the other gateway had delivered a message that the network sends again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum EarlierDelivery {
     /// It was sent with this packet id.
     Sent(u16),
-    /// The client has received it.
-    Had,
+    /// The client has received it: it sent PUBREC.
+    Received,
 }
 
 #[derive(Default)]
 pub struct Inherited {
     sent: VecDeque<(MessageId, u16)>,
-    had: VecDeque<MessageId>,
+    received: VecDeque<MessageId>,
 }
 
 impl Inherited {
-    /// `sent` and `had`: in the order in which they were sent.
-    pub fn new(sent: Vec<(MessageId, u16)>, had: impl Iterator<Item = MessageId>) -> Self {
-        let mut had: VecDeque<_> = had.filter(|message| *message != NO_MESSAGE).collect();
+    /// `sent` and `received`: in the order in which they were sent.
+    pub fn new(sent: Vec<(MessageId, u16)>, received: impl Iterator<Item = MessageId>) -> Self {
+        let mut received: VecDeque<_> = received.filter(|message| *message != NO_MESSAGE).collect();
         let mut sent = VecDeque::from(sent);
         sent.drain(..sent.len().saturating_sub(MOST));
-        had.drain(..had.len().saturating_sub(MOST));
-        Self { sent, had }
+        received.drain(..received.len().saturating_sub(MOST));
+        Self { sent, received }
     }
 
-    /// What is known of a message. It is not expected any more.
-    pub fn take(&mut self, message: MessageId) -> Option<Known> {
+    /// How far a message had been delivered. It is not expected any more.
+    pub fn take(&mut self, message: MessageId) -> Option<EarlierDelivery> {
         if let Some(index) = self.sent.iter().position(|(id, _)| *id == message) {
-            return self.sent.remove(index).map(|(_, packet_id)| Known::Sent(packet_id));
+            return self.sent.remove(index).map(|(_, packet_id)| EarlierDelivery::Sent(packet_id));
         }
-        let index = self.had.iter().position(|id| *id == message)?;
-        self.had.remove(index).map(|_| Known::Had)
+        let index = self.received.iter().position(|id| *id == message)?;
+        self.received.remove(index).map(|_| EarlierDelivery::Received)
     }
 
     /// Whether this message is expected.
     pub fn has(&self, message: MessageId) -> bool {
-        self.sent.iter().any(|(id, _)| *id == message) || self.had(message)
+        self.sent.iter().any(|(id, _)| *id == message) || self.was_received(message)
     }
 
     /// Whether this message is expected, and the client has received it.
-    pub fn had(&self, message: MessageId) -> bool {
-        self.had.contains(&message)
+    pub fn was_received(&self, message: MessageId) -> bool {
+        self.received.contains(&message)
     }
 
     /// The messages to send again, with their packet ids, in order.
@@ -64,7 +64,7 @@ impl Inherited {
     }
 
     /// The messages that the client has received.
-    pub fn all_had(&self) -> impl Iterator<Item = MessageId> {
-        self.had.iter().copied()
+    pub fn received(&self) -> impl Iterator<Item = MessageId> {
+        self.received.iter().copied()
     }
 }

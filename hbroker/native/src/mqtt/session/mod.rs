@@ -33,8 +33,8 @@ use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::settings::SessionSettings;
 use crate::mqtt::{Turn, aliases};
 
-pub use incoming::Arrival;
 pub use incoming::Incoming;
+pub use incoming::PublishArrival;
 #[cfg(test)]
 pub use inherited::NO_MESSAGE;
 use outgoing::Outgoing;
@@ -62,9 +62,9 @@ pub struct SessionState {
     pub received: Vec<u16>,
 }
 
-/// How much a session holds.
+/// How many messages a session has queued and in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct SessionLoad {
     /// Queued messages, and the bytes that they count for.
     pub queued: usize,
     pub queued_bytes: usize,
@@ -72,9 +72,9 @@ pub struct Load {
     pub inflight: usize,
 }
 
-/// How much is queued for clients.
+/// How much is queued in several sessions together.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Weight {
+pub struct QueueTotals {
     pub messages: u64,
     pub bytes: u64,
 }
@@ -88,9 +88,9 @@ pub struct Session {
     pub access: Access,
 }
 
-impl Weight {
-    /// This, plus what is queued in another session.
-    pub fn with(self, session: Load) -> Self {
+impl QueueTotals {
+    /// The totals with another session.
+    pub fn plus(self, session: SessionLoad) -> Self {
         Self {
             messages: self.messages + session.queued as u64,
             bytes: self.bytes + session.queued_bytes as u64,
@@ -158,8 +158,8 @@ impl Session {
         }
     }
 
-    pub fn load(&self) -> Load {
-        Load {
+    pub fn load(&self) -> SessionLoad {
+        SessionLoad {
             queued: self.outgoing.queue().len(),
             queued_bytes: self.outgoing.queue().bytes(),
             inflight: self.outgoing.inflight(),

@@ -37,7 +37,7 @@ use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::distribution::message::DeliveryOptions;
 use crate::mqtt::metrics::counters::{Counters, Drop};
-use crate::mqtt::session::inherited::{Inherited, Known, NO_MESSAGE};
+use crate::mqtt::session::inherited::{EarlierDelivery, Inherited, NO_MESSAGE};
 use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
 use crate::mqtt::session::queue::{Queue, QueuedMessage};
 use crate::mqtt::session::{Channel, NEVER};
@@ -74,7 +74,7 @@ pub struct SentState {
     /// does not send it again.
     pub awaiting_pubcomp: Vec<(MessageId, u16)>,
     /// PUBCOMP arrived, too: when the network sends them again, they are to be acknowledged.
-    pub had: Vec<MessageId>,
+    pub completed: Vec<MessageId>,
     /// The block of the packet ids.
     pub block: u8,
 }
@@ -100,9 +100,11 @@ pub struct Outgoing {
 impl Outgoing {
     /// Resumes with the messages that another gateway had sent.
     pub fn resuming(state: SentState) -> Self {
-        let SentState { sent, awaiting_pubcomp, had, block } = state;
-        let inherited =
-            Inherited::new(sent, had.into_iter().chain(awaiting_pubcomp.iter().map(|(message, _)| *message)));
+        let SentState { sent, awaiting_pubcomp, completed, block } = state;
+        let inherited = Inherited::new(
+            sent,
+            completed.into_iter().chain(awaiting_pubcomp.iter().map(|(message, _)| *message)),
+        );
         let awaiting_pubcomp = awaiting_pubcomp.into_iter().map(|(message, packet_id)| AwaitingPubcomp {
             packet_id,
             message,
@@ -126,14 +128,14 @@ impl Outgoing {
         counters: &mut Counters,
     ) {
         self.take_on(&mut queued_message);
-        let known = if queued_message.delivery_options.qos > 0 {
+        let earlier = if queued_message.delivery_options.qos > 0 {
             self.inherited.take(queued_message.message.id)
         } else {
             None
         };
-        match known {
-            Some(Known::Sent(packet_id)) => self.push_sent(Flight { packet_id, queued_message }),
-            Some(Known::Had) => self.answer_with_pubcomp(queued_message),
+        match earlier {
+            Some(EarlierDelivery::Sent(packet_id)) => self.push_sent(Flight { packet_id, queued_message }),
+            Some(EarlierDelivery::Received) => self.answer_with_pubcomp(queued_message),
             None => self.queue.push(queued_message, settings, counters),
         }
     }
@@ -358,7 +360,7 @@ impl Outgoing {
     pub fn export(&self) -> SentState {
         let sent = self.sent.iter().map(|flight| (flight.queued_message.message.id, flight.packet_id));
         let comes = |awaiting_pubcomp: &AwaitingPubcomp| {
-            awaiting_pubcomp.ack_guard.is_some() || self.inherited.had(awaiting_pubcomp.message)
+            awaiting_pubcomp.ack_guard.is_some() || self.inherited.was_received(awaiting_pubcomp.message)
         };
         let message = |awaiting_pubcomp: &AwaitingPubcomp| {
             if comes(awaiting_pubcomp) { awaiting_pubcomp.message } else { NO_MESSAGE }
@@ -373,7 +375,7 @@ impl Outgoing {
                 .iter()
                 .map(|awaiting_pubcomp| (message(awaiting_pubcomp), awaiting_pubcomp.packet_id))
                 .collect(),
-            had: self.inherited.all_had().filter(|message| !awaits_pubcomp(message)).collect(),
+            completed: self.inherited.received().filter(|message| !awaits_pubcomp(message)).collect(),
             block: self.ids.block(),
         }
     }

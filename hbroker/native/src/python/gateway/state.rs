@@ -27,11 +27,11 @@ pub struct SessionState {
 impl From<SessionState> for State {
     fn from(state: SessionState) -> Self {
         let mut outgoing = SentState { block: state.block, ..SentState::default() };
-        for known in state.in_flight {
-            let message = (known.publisher, known.sequence);
-            match known.packet_id {
-                0 => outgoing.had.push(message),
-                packet_id if known.is_received => outgoing.awaiting_pubcomp.push((message, packet_id)),
+        for sent in state.in_flight {
+            let message = (sent.publisher, sent.sequence);
+            match sent.packet_id {
+                0 => outgoing.completed.push(message),
+                packet_id if sent.is_received => outgoing.awaiting_pubcomp.push((message, packet_id)),
                 packet_id => outgoing.sent.push((message, packet_id)),
             }
         }
@@ -41,7 +41,7 @@ impl From<SessionState> for State {
 
 impl From<State> for SessionState {
     fn from(state: State) -> Self {
-        let SentState { sent, awaiting_pubcomp, had, block } = state.outgoing;
+        let SentState { sent, awaiting_pubcomp, completed, block } = state.outgoing;
         let in_flight = |((publisher, sequence), packet_id), qos, is_received| InFlight {
             packet_id,
             publisher,
@@ -53,8 +53,8 @@ impl From<State> for SessionState {
         // itself.
         let sent = sent.into_iter().map(|it| in_flight(it, 1, false));
         let awaiting_pubcomp = awaiting_pubcomp.into_iter().map(|it| in_flight(it, 2, true));
-        let had = had.into_iter().map(|message| in_flight((message, 0), 2, true));
-        let in_flight = sent.chain(awaiting_pubcomp).chain(had).collect();
+        let completed = completed.into_iter().map(|message| in_flight((message, 0), 2, true));
+        let in_flight = sent.chain(awaiting_pubcomp).chain(completed).collect();
         Self { in_flight, received: state.received, block }
     }
 }

@@ -53,13 +53,13 @@ impl<'a> Record<'a> {
 }
 
 /// A record that was taken out of its chunk.
-pub struct Held {
+pub struct OwnedRecord {
     identity: Identity,
     body: Vec<u8>,
     statuses: SmallVec<[Status; 16]>,
 }
 
-impl Held {
+impl OwnedRecord {
     pub fn new(record: &Record<'_>) -> Self {
         Self { identity: record.identity, body: record.body.to_vec(), statuses: record.statuses.into() }
     }

@@ -9,40 +9,40 @@ use smallvec::SmallVec;
 use crate::store::Store;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
-use crate::store::merge::chunk::{Held, Record, Status};
+use crate::store::merge::chunk::{OwnedRecord, Record, Status};
 use crate::store::merge::order::Order;
-use crate::store::merge::reading::Known;
-use crate::store::merge::{Fields, Writer};
+use crate::store::merge::reading::LogSummary;
+use crate::store::merge::{FieldReaders, Writer};
 use crate::store::record::Target;
 
 /// Fewer targets are looked through one by one.
 const FEW: usize = 16;
 
-/// A session, and through what it gets a message.
+/// A session, and the listener or the shared subscription through which it gets a message.
 type Key = (u64, (u8, u64));
 
 /// Writes the messages of both logs.
-pub struct Joining<'a, D, I> {
+pub struct Joiner<'a, D, I> {
     /// How many messages waited in both stores, and how many waited in one and were settled in the other.
     pub common: u64,
     pub settled: u64,
     stores: [&'a Store<D, I>; 2],
-    known: [&'a Known; 2],
-    fields: Fields,
+    summaries: [&'a LogSummary; 2],
+    fields: FieldReaders,
     /// By publisher and sequence: messages that both logs have, and that were reached in one of them.
-    reached: HashMap<(u64, u64), (usize, Held), FxBuildHasher>,
+    reached: HashMap<(u64, u64), (usize, OwnedRecord), FxBuildHasher>,
 }
 
-/// What a log says of a message: for whom it was stored, and what became of it.
+/// The targets of one message in one log: for which sessions it was stored, and what became of it for each.
 #[derive(Default)]
-struct Copies<'r> {
+struct MessageTargets<'r> {
     all: SmallVec<[(Key, Status, &'r [u8]); 4]>,
     by_key: HashMap<Key, usize, FxBuildHasher>,
 }
 
-impl<'r> Copies<'r> {
-    /// Adds what a record says. If an earlier record was for the same session, the message waits if one of them
-    /// does; otherwise the later one counts.
+impl<'r> MessageTargets<'r> {
+    /// Adds the target of a record. If an earlier record had the same target, the message waits if it waits according
+    /// to one of the two; otherwise the later record counts.
     fn add(&mut self, key: Key, status: Status, options: &'r [u8]) {
         match self.find(&key) {
             Some(at) => {
@@ -75,9 +75,9 @@ impl<'r> Copies<'r> {
     }
 }
 
-impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
-    pub fn new(stores: [&'a Store<D, I>; 2], known: [&'a Known; 2], fields: Fields) -> Self {
-        Self { common: 0, settled: 0, stores, known, fields, reached: HashMap::default() }
+impl<'a, D: Disk, I: Index> Joiner<'a, D, I> {
+    pub fn new(stores: [&'a Store<D, I>; 2], summaries: [&'a LogSummary; 2], fields: FieldReaders) -> Self {
+        Self { common: 0, settled: 0, stores, summaries, fields, reached: HashMap::default() }
     }
 
     /// The first record of a message in a log. Writes the message, or, if the other log has it, too, and it was not
@@ -99,7 +99,7 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
             return self.write_both([(other_side, held.record()), (side, *record)], writer);
         }
         if other.has(&identity) {
-            self.reached.insert(id, (side, Held::new(record)));
+            self.reached.insert(id, (side, OwnedRecord::new(record)));
             return Ok(());
         }
         self.write_one(side, record, writer)
@@ -107,19 +107,19 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
 
     fn write_one(&self, side: usize, record: &Record<'_>, writer: &mut Writer<'_>) -> io::Result<()> {
         let message = record.message();
-        if self.known[side].has_later(&record.identity) {
-            let copies = self.copies(side, record);
-            let waiting = copies.all.iter().filter(|(_, status, _)| *status == Status::Waiting);
+        if self.summaries[side].has_later(&record.identity) {
+            let targets = self.targets_of(side, record);
+            let waiting = targets.all.iter().filter(|(_, status, _)| *status == Status::Waiting);
             return writer.add(&message, waiting.map(|(key, _, options)| (key.0, *options)));
         }
         let targets = message.targets().zip(record.statuses);
         let waiting = targets.filter(|(_, status)| **status == Status::Waiting);
-        let of_session = |target| self.known[side].of_session(self.stores[side], &target);
+        let of_session = |target| self.summaries[side].of_session(self.stores[side], &target);
         writer.add(&message, waiting.map(|(target, _)| (of_session(target).session, target.options)))
     }
 
     fn write_both(&mut self, records: [(usize, Record<'_>); 2], writer: &mut Writer<'_>) -> io::Result<()> {
-        let [first, second] = [&records[0], &records[1]].map(|(side, record)| self.copies(*side, record));
+        let [first, second] = [&records[0], &records[1]].map(|(side, record)| self.targets_of(*side, record));
         let (mut kept, mut common, mut settled) = (SmallVec::<[(u64, &[u8]); 4]>::new(), 0, 0);
         for (one, other, is_second) in [(&first, &second, false), (&second, &first, true)] {
             for (key, _, options) in one.all.iter().filter(|(_, status, _)| *status == Status::Waiting) {
@@ -137,18 +137,18 @@ impl<'a, D: Disk, I: Index> Joining<'a, D, I> {
         Ok(())
     }
 
-    /// What a log says of a message in all its records. `record`: the first one.
-    fn copies<'r>(&'r self, side: usize, record: &Record<'r>) -> Copies<'r> {
-        let mut copies = Copies::default();
-        let (store, known) = (self.stores[side], self.known[side]);
+    /// The targets of a message in all its records in a log. `record`: the first one.
+    fn targets_of<'r>(&'r self, side: usize, record: &Record<'r>) -> MessageTargets<'r> {
+        let mut targets = MessageTargets::default();
+        let (store, summary) = (self.stores[side], self.summaries[side]);
         let key = |target: &Target<'_>| (target.session, (self.fields.share)(target.options));
         for (target, status) in record.message().targets().zip(record.statuses) {
-            copies.add(key(&known.of_session(store, &target)), *status, target.options);
+            targets.add(key(&summary.of_session(store, &target)), *status, target.options);
         }
-        known.later_targets(store, &record.identity, |status, target| {
-            copies.add(key(target), status, target.options);
+        summary.later_targets(store, &record.identity, |status, target| {
+            targets.add(key(target), status, target.options);
         });
-        copies
+        targets
     }
 
     /// Writes what is held, because a log has ended before it was reached there.

@@ -33,9 +33,9 @@ use crate::store::log::segment::Damage;
 use crate::store::record::{Batch, MessageBody, Target};
 
 use chunk::Chunk;
-use joining::Joining;
-use order::Side;
-use reading::{Known, read_chunks};
+use joining::Joiner;
+use order::MergeSide;
+use reading::{LogSummary, read_chunks};
 use storing::{Batches, store_batches};
 
 /// Records are given to the new store when they have so many bytes.
@@ -56,14 +56,14 @@ pub struct Identity {
     pub published_at: u64,
 }
 
-/// How the engine reads what it has stored.
+/// Functions by which the engine reads the fields that it has stored: a store does not know their format.
 #[derive(Clone, Copy)]
-pub struct Fields {
+pub struct FieldReaders {
     /// Who published a message; `None`: the field is not valid.
     pub identity: fn(&[u8]) -> Option<Identity>,
     /// The topic; `None`: the field is not valid.
     pub topic: fn(&[u8]) -> Option<&str>,
-    /// Through what a session gets a message, if not by itself: the kind, and an id.
+    /// The listener or the shared subscription through which a session gets a message: the kind, and an id.
     pub share: fn(&[u8]) -> (u8, u64),
 }
 
@@ -106,17 +106,17 @@ impl From<io::Error> for MergeError {
 pub fn merge<D: Disk + Send + Sync, I: Index + Send + Sync>(
     stores: [&Store<D, I>; 2],
     into: &mut Store<D, I>,
-    fields: Fields,
+    fields: FieldReaders,
     memory: usize,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Merged, MergeError> {
-    let known = |at: usize| Known::of(stores[at], fields, memory / 2);
-    let [Some(mut first), Some(mut second)] = both(|| known(0), || known(1))? else {
+    let summary = |at: usize| LogSummary::of(stores[at], fields, memory / 2);
+    let [Some(mut first), Some(mut second)] = both(|| summary(0), || summary(1))? else {
         return Err(MergeError::Memory);
     };
-    let orders = [&mut first, &mut second].map(|known| std::mem::take(&mut known.order));
-    let known = [&first, &second];
-    let mut joining = Joining::new(stores, known, fields);
+    let orders = [&mut first, &mut second].map(|summary| std::mem::take(&mut summary.order));
+    let summaries = [&first, &second];
+    let mut joiner = Joiner::new(stores, summaries, fields);
     let (waiting, disordered, retained) = thread::scope(|scope| {
         let (batches, input) = Batches::new();
         let storing = scope.spawn(move || store_batches(into, input));
@@ -125,13 +125,13 @@ pub fn merge<D: Disk + Send + Sync, I: Index + Send + Sync>(
         let chunks = [0, 1].map(|at: usize| {
             let (sender, receiver) = sync_channel::<io::Result<Chunk>>(0);
             let (used_sender, used) = channel();
-            scope.spawn(move || read_chunks(stores[at], known[at], fields, &sender, &used));
+            scope.spawn(move || read_chunks(stores[at], summaries[at], fields, &sender, &used));
             (receiver, used_sender)
         });
         let ([first, second], [first_order, second_order]) = (chunks, orders);
-        let sides = [Side::new(first, first_order), Side::new(second, second_order)];
+        let sides = [MergeSide::new(first, first_order), MergeSide::new(second, second_order)];
         let write = || {
-            let disordered = write_in_order(sides, &mut joining, &mut writer, memory)?;
+            let disordered = write_in_order(sides, &mut joiner, &mut writer, memory)?;
             let retained = writer.write_retained(stores, fields)?;
             writer.flush()?;
             Ok((writer.written, disordered, retained))
@@ -141,7 +141,7 @@ pub fn merge<D: Disk + Send + Sync, I: Index + Send + Sync>(
         let stored = storing.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended")));
         stored.and(written)
     })?;
-    let Joining { common, settled, .. } = joining;
+    let Joiner { common, settled, .. } = joiner;
     let damage = [first.damage, second.damage];
     Ok(Merged { waiting, common, settled, disordered, retained, damage })
 }
@@ -161,8 +161,8 @@ fn both<R: Send>(
 
 /// Writes all messages. Returns how many are not in the order of their publisher.
 fn write_in_order<D: Disk, I: Index>(
-    mut sides: [Side; 2],
-    joining: &mut Joining<'_, D, I>,
+    mut sides: [MergeSide; 2],
+    joiner: &mut Joiner<'_, D, I>,
     writer: &mut Writer<'_>,
     memory: usize,
 ) -> io::Result<u64> {
@@ -190,16 +190,16 @@ fn write_in_order<D: Disk, I: Index>(
         };
         let [first, second] = &mut sides;
         if next == 0 {
-            let identity = first.take_head(|record| joining.take(0, record, &second.order, writer))?;
+            let identity = first.take_head(|record| joiner.take(0, record, &second.order, writer))?;
             let other = &first.order;
-            second.take_deferred(&identity, other, |record| joining.take(1, record, other, writer))?;
+            second.take_deferred(&identity, other, |record| joiner.take(1, record, other, writer))?;
         } else {
-            second.take_head(|record| joining.take(1, record, &first.order, writer))?;
+            second.take_head(|record| joiner.take(1, record, &first.order, writer))?;
         }
     }
     let [first, second] = &mut sides;
-    second.take_all_deferred(|record| joining.take(1, record, &first.order, writer))?;
-    joining.write_rest(writer)?;
+    second.take_all_deferred(|record| joiner.take(1, record, &first.order, writer))?;
+    joiner.write_rest(writer)?;
     Ok(disordered)
 }
 
@@ -248,7 +248,7 @@ impl Writer<'_> {
     fn write_retained<D: Disk, I: Index>(
         &mut self,
         stores: [&Store<D, I>; 2],
-        fields: Fields,
+        fields: FieldReaders,
     ) -> io::Result<u64> {
         let mut newest: HashMap<Vec<u8>, Identity, FxBuildHasher> = HashMap::default();
         let is_same =

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::store::merge::Identity;
-use crate::store::merge::chunk::{Chunk, Held, Record};
+use crate::store::merge::chunk::{Chunk, OwnedRecord, Record};
 
 /// About the memory that a range, and a publisher, take.
 const RANGE: usize = 16;
@@ -99,8 +99,8 @@ impl Order {
     }
 }
 
-/// One of the two logs.
-pub struct Side {
+/// One of the two logs: its next message, and its messages that wait for messages of the other log.
+pub struct MergeSide {
     pub order: Order,
     chunks: Receiver<io::Result<Chunk>>,
     /// Takes memory back.
@@ -109,13 +109,13 @@ pub struct Side {
     /// The next message in the chunk.
     next: usize,
     /// By publisher, messages that wait for messages of the other log.
-    deferred: HashMap<u64, VecDeque<Held>, FxBuildHasher>,
+    deferred: HashMap<u64, VecDeque<OwnedRecord>, FxBuildHasher>,
     /// Their publishers and sequences.
     deferred_ids: HashSet<(u64, u64), FxBuildHasher>,
     deferred_bytes: usize,
 }
 
-impl Side {
+impl MergeSide {
     pub fn new((chunks, used): (Receiver<io::Result<Chunk>>, Sender<Vec<u8>>), order: Order) -> Self {
         let (chunk, deferred, deferred_ids) = (Chunk::default(), HashMap::default(), HashSet::default());
         Self { order, chunks, used, chunk, next: 0, deferred, deferred_ids, deferred_bytes: 0 }
@@ -146,7 +146,7 @@ impl Side {
         }
     }
 
-    /// Whether a record is the first one of its message. (The others are known: `reading::Known`.)
+    /// Whether a record is the first one of its message. (`reading::LogSummary` has the targets of the later ones.)
     fn is_first(&self, identity: &Identity) -> bool {
         let id = (identity.publisher, identity.sequence);
         let is_deferred = !self.deferred_ids.is_empty() && self.deferred_ids.contains(&id);
@@ -165,7 +165,7 @@ impl Side {
     /// Puts the next message aside.
     pub fn defer_head(&mut self) {
         let record = self.chunk.record(&self.chunk.heads[self.next]);
-        let held = Held::new(&record);
+        let held = OwnedRecord::new(&record);
         self.deferred_bytes += held.bytes();
         self.deferred_ids.insert((record.identity.publisher, record.identity.sequence));
         self.deferred.entry(record.identity.publisher).or_default().push_back(held);

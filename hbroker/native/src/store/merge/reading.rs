@@ -13,16 +13,16 @@ use crate::store::index::Index;
 use crate::store::log::segment::{self, Damage, read_intact_segment, read_segment};
 use crate::store::merge::chunk::{Chunk, Head, Status};
 use crate::store::merge::order::Order;
-use crate::store::merge::{Fields, Identity};
+use crate::store::merge::{FieldReaders, Identity};
 use crate::store::record::{self, AppendedBody, Kind, MessageBody, SettledBody, Target};
 
-/// About the memory that a target takes in [`Known::later`], and what else is kept for its message.
+/// About the memory that a target takes in [`LogSummary::later`], and what else is kept for its message.
 const TARGET: usize = 64;
 const MESSAGE: usize = 96;
 
-/// What is known of a store before its messages are read one by one.
+/// The summary of a log, from a first pass through it: its messages, and what became of them.
 #[derive(Default)]
-pub struct Known {
+pub struct LogSummary {
     pub order: Order,
     /// By publisher and sequence: the targets in the records of a message after its first one, with their positions.
     later: HashMap<(u64, u64), Vec<LaterTarget>, FxBuildHasher>,
@@ -94,31 +94,31 @@ impl Delivered {
     }
 }
 
-impl Known {
+impl LogSummary {
     /// Reads the log of a store. `None`: what has to be kept takes more memory.
     pub fn of<D: Disk, I: Index>(
         store: &Store<D, I>,
-        fields: Fields,
+        fields: FieldReaders,
         memory: usize,
     ) -> io::Result<Option<Self>> {
-        let (mut known, mut bytes) = (Self::default(), 0);
+        let (mut summary, mut bytes) = (Self::default(), 0);
         let damage = store.each_record(|position, kind, body| {
             let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) else {
-                return known.delivered.note(position, kind, body);
+                return summary.delivered.note(position, kind, body);
             };
             let identity = (fields.identity)(message.field).unwrap_or_default();
-            if bytes + known.order.bytes() > memory || !known.order.add(&identity) {
+            if bytes + summary.order.bytes() > memory || !summary.order.add(&identity) {
                 return;
             }
-            let later = known.later.entry((identity.publisher, identity.sequence)).or_default();
+            let later = summary.later.entry((identity.publisher, identity.sequence)).or_default();
             bytes += if later.is_empty() { MESSAGE } else { 0 };
             for Target { session, number, options } in message.targets() {
                 later.push(LaterTarget { session, number, position, options: options.into() });
                 bytes += TARGET;
             }
         })?;
-        known.damage = damage;
-        Ok((bytes + known.order.bytes() <= memory).then_some(known))
+        summary.damage = damage;
+        Ok((bytes + summary.order.bytes() <= memory).then_some(summary))
     }
 
     /// How the store has a message for a session, according to one of its records.
@@ -178,15 +178,15 @@ impl Known {
 /// Sends the messages of a store, segment by segment. `used`: memory that is not needed any more.
 pub fn read_chunks<D: Disk, I: Index>(
     store: &Store<D, I>,
-    known: &Known,
-    fields: Fields,
+    summary: &LogSummary,
+    fields: FieldReaders,
     chunks: &SyncSender<io::Result<Chunk>>,
     used: &Receiver<Vec<u8>>,
 ) {
     for (base, ..) in store.log.segments() {
         let mut bytes = used.try_recv().unwrap_or_default();
         let is_read = store.log.read_segment(base, &mut bytes).and_then(|()| check_length(&bytes));
-        let chunk = is_read.map(|()| chunk_of(store, known, fields, (base, bytes)));
+        let chunk = is_read.map(|()| chunk_of(store, summary, fields, (base, bytes)));
         let has_failed = chunk.is_err();
         if chunks.send(chunk).is_err() || has_failed {
             return; // The writer has ended.
@@ -203,15 +203,15 @@ fn check_length(bytes: &[u8]) -> io::Result<()> {
 
 fn chunk_of<D: Disk, I: Index>(
     store: &Store<D, I>,
-    known: &Known,
-    fields: Fields,
+    summary: &LogSummary,
+    fields: FieldReaders,
     (base, bytes): (u64, Vec<u8>),
 ) -> Chunk {
     let (mut heads, mut statuses, begin) = (Vec::new(), Vec::new(), bytes.as_ptr() as usize);
     let each = |position, kind, body: &[u8]| {
         if let Some(message) = MessageBody::parse(body).filter(|_| kind == Kind::Message) {
             let targets = statuses.len();
-            statuses.extend(message.targets().map(|target| known.status(store, &target, position)));
+            statuses.extend(message.targets().map(|target| summary.status(store, &target, position)));
             heads.push(Head {
                 identity: (fields.identity)(message.field).unwrap_or_default(),
                 start: (body.as_ptr() as usize - begin) as u32,
@@ -221,7 +221,7 @@ fn chunk_of<D: Disk, I: Index>(
             });
         }
     };
-    if known.damage.iter().any(|damage| segment::base_of(&damage.file) == Some(base)) {
+    if summary.damage.iter().any(|damage| segment::base_of(&damage.file) == Some(base)) {
         read_segment(&bytes, base, each);
     } else {
         read_intact_segment(&bytes, base, each);

@@ -13,7 +13,8 @@ use crate::store::{QueueState, Settings};
 
 const SETTINGS: Settings =
     Settings { segment_bytes: 4_096, checkpoint_bytes: 6_000, step_bytes: 700, ..Settings::DEFAULT };
-const FIELDS: Fields = Fields { identity, topic: |_| Some("t"), share: |options| (options[0], 0) };
+const FIELD_READERS: FieldReaders =
+    FieldReaders { identity, topic: |_| Some("t"), share: |options| (options[0], 0) };
 const SESSIONS: u64 = 5;
 
 type Tested = Store<FaultDisk, MemoryIndex>;
@@ -198,7 +199,8 @@ fn read(store: &mut Tested, session: u64) -> Vec<(u64, u64)> {
 
 fn merged(benches: &[Bench; 2], memory: usize) -> Result<(Tested, Merged), MergeError> {
     let mut into = Store::open(FaultDisk::default(), MemoryIndex::default(), SETTINGS).unwrap().0;
-    let report = merge([&benches[0].store, &benches[1].store], &mut into, FIELDS, memory, &mut |_| true)?;
+    let report =
+        merge([&benches[0].store, &benches[1].store], &mut into, FIELD_READERS, memory, &mut |_| true)?;
     Ok((into, report))
 }
 
@@ -273,10 +275,10 @@ fn little_memory_needs_more_parts_and_gives_the_same() {
 #[test]
 fn of_each_topic_the_newest_retained_message_stays_with_all_its_fragments() {
     let mut stores = [Bench::new(), Bench::new()];
-    let fields = Fields {
+    let fields = FieldReaders {
         identity: |field| Some(Identity { first: u64::from(field[24]), ..identity(field)? }),
         topic: |field| str::from_utf8(&field[25..]).ok(),
-        ..FIELDS
+        ..FIELD_READERS
     };
     let retained = |id, first: u8, topic: &str| [&field_of(id)[..], &[first], topic.as_bytes()].concat();
     let mut number = 0;

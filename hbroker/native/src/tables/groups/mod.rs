@@ -62,15 +62,15 @@ pub fn shared_id(group: &str, filter: &str) -> u64 {
 
 impl Group<'_> {
     /// The member that receives a message with the id (publisher, sequence number of its first fragment).
-    /// `load_of`: the session id of a member and its fitness; `None` if the member is gone. Returns `None` if
+    /// `fitness_of`: the session id of a member and its fitness; `None` if the member is gone. Returns `None` if
     /// there is no member.
     pub fn choose(
         &self,
         message: (u64, u64),
-        load_of: impl Fn(&Subscriber) -> Option<(u64, Fitness)>,
+        fitness_of: impl Fn(&Subscriber) -> Option<(u64, Fitness)>,
     ) -> Option<Subscriber> {
         let rated = self.members.iter().filter_map(|member| {
-            let (session, fitness) = load_of(member)?;
+            let (session, fitness) = fitness_of(member)?;
             Some(((fitness, weight(message, session), session), *member))
         });
         rated.max_by_key(|(rating, _)| *rating).map(|(_, member)| member)

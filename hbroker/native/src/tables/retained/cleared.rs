@@ -8,19 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::OVERHEAD;
 use crate::Micros;
 
-/// What all records may cost. The oldest are dropped first.
+/// The maximum size of all records. The oldest are dropped first.
 const MAX_BYTES: usize = 1 << 20;
 
 /// The last message that cleared each topic, for a while.
 #[derive(Default)]
 pub struct Cleared {
     bytes: usize,
-    latest: BTreeMap<Box<str>, Mark>,
+    latest: BTreeMap<Box<str>, ClearingMessage>,
     /// The topics, in the order in which they are dropped.
     order: BTreeSet<(Micros, Box<str>)>,
 }
 
-struct Mark {
+/// The message that cleared a topic, and when its record is dropped.
+struct ClearingMessage {
     until: Micros,
     publisher: u64,
     sequence: u64,
@@ -33,7 +34,7 @@ impl Cleared {
         self.forget(topic);
         self.bytes += cost(topic);
         self.order.insert((until, topic.into()));
-        self.latest.insert(topic.into(), Mark { until, publisher, sequence });
+        self.latest.insert(topic.into(), ClearingMessage { until, publisher, sequence });
         let mut forgotten = 0;
         while self.bytes > MAX_BYTES
             && let Some((_, oldest)) = self.order.pop_first()
@@ -57,17 +58,18 @@ impl Cleared {
         forgotten
     }
 
-    /// Whether a message was published before its own publisher cleared the topic.
+    /// Whether a message was published before a recorded message of the same publisher cleared the topic.
     pub fn is_after(&self, now: Micros, topic: &str, publisher: u64, sequence: u64) -> bool {
-        let is_after =
-            |mark: &Mark| mark.until > now && mark.publisher == publisher && sequence <= mark.sequence;
+        let is_after = |clearing: &ClearingMessage| {
+            clearing.until > now && clearing.publisher == publisher && sequence <= clearing.sequence
+        };
         self.latest.get(topic).is_some_and(is_after)
     }
 
     fn forget(&mut self, topic: &str) {
-        if let Some((topic, mark)) = self.latest.remove_entry(topic) {
+        if let Some((topic, clearing)) = self.latest.remove_entry(topic) {
             self.bytes -= cost(&topic);
-            self.order.remove(&(mark.until, topic));
+            self.order.remove(&(clearing.until, topic));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::tree::Node;
-use super::{Fragments, Kept, OVERHEAD, RetainedStore, Waiting, cost_of, cost_of_topic};
+use super::{Fragments, IncompleteMessage, OVERHEAD, RetainedMessage, RetainedStore, cost_of, cost_of_topic};
 use crate::Micros;
 
 /// What was freed, to be dropped without the lock.
@@ -19,7 +19,7 @@ pub struct Freed(Vec<Leftover>);
 /// A part of a freed message.
 #[expect(dead_code, reason = "it is only dropped")]
 enum Leftover {
-    Message(Box<Node<Kept>>),
+    Message(Box<Node<RetainedMessage>>),
     Fragment(Bytes),
     Topic(Box<str>),
 }
@@ -30,9 +30,9 @@ pub(super) struct Dismantled {
     pub(super) cost: usize,
 }
 
-impl From<Waiting> for Dismantled {
-    fn from(waiting: Waiting) -> Self {
-        Self { cost: cost_of(&waiting.topic), fragments: waiting.fragments }
+impl From<IncompleteMessage> for Dismantled {
+    fn from(incomplete: IncompleteMessage) -> Self {
+        Self { cost: cost_of(&incomplete.topic), fragments: incomplete.fragments }
     }
 }
 
@@ -48,10 +48,10 @@ impl RetainedStore {
             if self.tidy_one() {
                 continue;
             }
-            if self.waiting.is_empty() {
+            if self.incomplete.is_empty() {
                 return false;
             }
-            self.tear_first_waiting();
+            self.drop_stalest_incomplete();
         }
         true
     }
@@ -70,7 +70,7 @@ impl RetainedStore {
             }
         } else if let Some(message) = self.detached.pop() {
             self.free(message);
-        } else if let Some((_, topic)) = self.next_expired().and_then(|_| self.mortal.pop_first()) {
+        } else if let Some((_, topic)) = self.next_expired().and_then(|_| self.expiries.pop_first()) {
             self.remove(&topic);
             self.freed.0.push(Leftover::Topic(topic));
         } else {
@@ -84,14 +84,14 @@ impl RetainedStore {
     }
 
     pub(super) fn next_expired(&self) -> Option<(Micros, u64)> {
-        self.mortal.first_key_value().map(|(&first, _)| first).filter(|&(expires, _)| expires <= self.now)
+        self.expiries.first_key_value().map(|(&first, _)| first).filter(|&(expires, _)| expires <= self.now)
     }
 
     /// A message is not stored any more: frees it, or queues its fragments to be freed.
-    pub(super) fn free(&mut self, mut message: Box<Node<Kept>>) {
-        let Kept { expires, serial, cost, ref mut fragments, .. } = message.value;
+    pub(super) fn free(&mut self, mut message: Box<Node<RetainedMessage>>) {
+        let RetainedMessage { expires, serial, cost, ref mut fragments, .. } = message.value;
         if expires < Micros::MAX {
-            self.freed.0.extend(self.mortal.remove(&(expires, serial)).map(Leftover::Topic));
+            self.freed.0.extend(self.expiries.remove(&(expires, serial)).map(Leftover::Topic));
         }
         match fragments {
             Fragments::One(_) => self.bytes -= cost,
@@ -108,13 +108,14 @@ impl RetainedStore {
         std::mem::take(&mut self.freed)
     }
 
-    pub(super) fn tear_first_waiting(&mut self) {
+    pub(super) fn drop_stalest_incomplete(&mut self) {
         self.steps += 1;
-        let waiting = self.waiting.remove(0);
-        self.dismantled.push(waiting.into());
+        let incomplete = self.incomplete.remove(0);
+        self.dismantled.push(incomplete.into());
     }
 
-    pub(super) fn drop_waiting(&mut self, may_go: impl Fn(&Waiting) -> bool) {
-        self.dismantled.extend(self.waiting.extract_if(.., |waiting| may_go(waiting)).map(Dismantled::from));
+    pub(super) fn drop_incomplete(&mut self, may_go: impl Fn(&IncompleteMessage) -> bool) {
+        self.dismantled
+            .extend(self.incomplete.extract_if(.., |incomplete| may_go(incomplete)).map(Dismantled::from));
     }
 }

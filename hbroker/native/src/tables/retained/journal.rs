@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{Fragments, Kept, RetainedFragment, RetainedStore, Run};
+use super::{DetachedRun, Fragments, RetainedFragment, RetainedMessage, RetainedStore};
 
 /// Where changes go.
 pub trait Journal: Send {
@@ -47,8 +47,8 @@ impl RetainedStore {
         let Some((index, count)) = fragment.fragment.filter(|(_, count)| *count > 1) else {
             self.drop_restoring();
             let field = Fragments::One(Bytes::copy_from_slice(fragment.field));
-            let kept = Kept::new(fragment, fragment.sequence, field, fragment.cost());
-            return self.restore_whole(fragment.topic, Kept { serial: number, ..kept });
+            let kept = RetainedMessage::new(fragment, fragment.sequence, field, fragment.cost());
+            return self.restore_whole(fragment.topic, RetainedMessage { serial: number, ..kept });
         };
         let first = number.wrapping_sub(u64::from(index));
         if !self.restoring.as_ref().is_some_and(|restoring| restoring.is_of(fragment.topic, first, count)) {
@@ -71,8 +71,8 @@ impl RetainedStore {
         }
         let sequence = fragment.sequence.wrapping_sub(u64::from(index));
         let Restoring { topic, fragments, cost, .. } = restoring;
-        let kept = Kept::new(fragment, sequence, Fragments::Many(fragments), cost);
-        self.restore_whole(&topic, Kept { serial: first, ..kept })
+        let kept = RetainedMessage::new(fragment, sequence, Fragments::Many(fragments), cost);
+        self.restore_whole(&topic, RetainedMessage { serial: first, ..kept })
     }
 
     /// Everything is restored. `newest`: the highest number that is on disk.
@@ -101,7 +101,7 @@ impl RetainedStore {
         }
     }
 
-    fn restore_whole(&mut self, topic: &str, kept: Kept) -> bool {
+    fn restore_whole(&mut self, topic: &str, kept: RetainedMessage) -> bool {
         let has_room = self.make_room(kept.cost, 0);
         if has_room {
             self.insert(topic, kept);
@@ -119,7 +119,7 @@ impl Restoring {
     }
 }
 
-impl Run {
+impl DetachedRun {
     /// The numbers of all messages in it: the first and the last of each range, ascending.
     pub fn numbers(&self) -> Vec<(u64, u64)> {
         let numbers = self.0.values().map(|kept| (kept.serial, kept.last_serial()));

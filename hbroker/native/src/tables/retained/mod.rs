@@ -46,7 +46,7 @@ use crate::topic::Region;
 /// About how much memory a topic or a fragment takes in addition to its bytes.
 const OVERHEAD: usize = 96;
 /// How many large messages may be incomplete at once.
-const MAX_WAITING: usize = 256;
+const MAX_INCOMPLETE: usize = 256;
 /// Steps of tidying with each offer, whether it needs room or not.
 const STEPS_EACH: usize = 8;
 /// Steps of tidying in one call of [`RetainedStore::tidy`].
@@ -131,13 +131,13 @@ pub struct RetainedStore {
     now: Micros,
     /// The highest serial number so far.
     serial: u64,
-    kept: Tree<Kept>,
+    kept: Tree<RetainedMessage>,
     /// The topics of messages that expire, by time of expiry and serial number.
-    mortal: BTreeMap<(Micros, u64), Box<str>>,
-    waiting: Vec<Waiting>,
+    expiries: BTreeMap<(Micros, u64), Box<str>>,
+    incomplete: Vec<IncompleteMessage>,
     cleared: Cleared,
     /// What is not stored any more and must be freed: runs of topics, and large messages.
-    detached: Detached<Kept>,
+    detached: Detached<RetainedMessage>,
     dismantled: Vec<Dismantled>,
     freed: Freed,
     /// `None`: nothing is on disk.
@@ -147,21 +147,22 @@ pub struct RetainedStore {
     steps: usize,
 }
 
-struct Kept {
+struct RetainedMessage {
     is_journaled: bool,
     expires: Micros,
     publisher: u64,
     /// Of fragment 0.
     sequence: u64,
-    /// Its serial number. No other message has it, and none has that of another fragment, which follow it.
+    /// The serial number of its first fragment; those of the other fragments follow. No two fragments in the
+    /// store have the same number.
     serial: u64,
     cost: usize,
     fragments: Fragments,
 }
 
-/// Messages that were detached from the store.
+/// A run of consecutive topics whose messages were detached from the store.
 #[derive(Default)]
-pub struct Run(Detached<Kept>);
+pub struct DetachedRun(Detached<RetainedMessage>);
 
 enum Fragments {
     One(Bytes),
@@ -169,7 +170,7 @@ enum Fragments {
 }
 
 /// A large message with missing fragments.
-struct Waiting {
+struct IncompleteMessage {
     topic: Box<str>,
     publisher: u64,
     /// Of fragment 0.
@@ -189,8 +190,8 @@ impl RetainedStore {
             now: 0,
             serial: 0,
             kept: Tree::new(seed),
-            mortal: BTreeMap::new(),
-            waiting: Vec::new(),
+            expiries: BTreeMap::new(),
+            incomplete: Vec::new(),
             cleared: Cleared::default(),
             detached: Detached::default(),
             dismantled: Vec::new(),
@@ -229,8 +230,8 @@ impl RetainedStore {
             return self.offer_fragment(&fragment, sequence, index, count);
         }
         // A later large message stays: this message may have been overtaken by its first fragments.
-        self.drop_waiting(|waiting| {
-            waiting.is_of(fragment.topic, fragment.publisher) && waiting.sequence < sequence
+        self.drop_incomplete(|incomplete| {
+            incomplete.is_of(fragment.topic, fragment.publisher) && incomplete.sequence < sequence
         });
         if fragment.payload_is_empty {
             self.remove(fragment.topic);
@@ -242,20 +243,20 @@ impl RetainedStore {
 
     /// Takes the messages of the topics from `from` up to but not including `to` out; `None`: up to the end.
     /// They are not retained any more. Pass them to [`Self::discard`].
-    pub fn detach(&mut self, from: &str, to: Option<&str>) -> Run {
-        let mut run = Run::default();
+    pub fn detach(&mut self, from: &str, to: Option<&str>) -> DetachedRun {
+        let mut run = DetachedRun::default();
         self.kept.take_range(from, to, &mut run.0);
         run
     }
 
     /// Frees what was detached, step by step.
-    pub fn discard(&mut self, run: Run) {
+    pub fn discard(&mut self, run: DetachedRun) {
         self.detached.append(run.0);
     }
 
     /// Drops the incomplete messages of a region.
     pub fn drop_unfinished(&mut self, region: Region<'_>) {
-        self.drop_waiting(|waiting| region.holds(&waiting.topic));
+        self.drop_incomplete(|incomplete| region.holds(&incomplete.topic));
     }
 
     /// Frees some of what was detached or has expired. Returns whether more is left.
@@ -320,7 +321,7 @@ impl RetainedStore {
             let batch = self.read(wanted, u64::MAX, &cursor);
             for piece in batch.pieces {
                 if piece.serial != last {
-                    let is_it = |kept: &Kept| kept.serial == piece.serial;
+                    let is_it = |kept: &RetainedMessage| kept.serial == piece.serial;
                     let topic = self.kept.walk("").find(|(_, kept)| is_it(kept)).map(|(topic, _)| topic);
                     found.push((topic.unwrap_or_default().to_owned(), Vec::new()));
                     last = piece.serial;
@@ -353,7 +354,7 @@ impl RetainedStore {
     }
 
     /// Stores a topic's message. If there is no room, returns it.
-    fn keep(&mut self, topic: &str, kept: Kept) -> Result<(), Kept> {
+    fn keep(&mut self, topic: &str, kept: RetainedMessage) -> Result<(), RetainedMessage> {
         let old = self.kept.get(topic);
         let (replaced, has_expired) = old.map_or((0, false), |old| (old.cost, old.expires <= self.now));
         if has_expired {
@@ -367,19 +368,19 @@ impl RetainedStore {
         if let Some(journal) = self.journal.as_mut().filter(|_| kept.is_journaled) {
             kept.fragments.each(|index, field| journal.add(first + u64::from(index), field));
         }
-        self.insert(topic, Kept { serial: first, ..kept });
+        self.insert(topic, RetainedMessage { serial: first, ..kept });
         Ok(())
     }
 
     /// Puts a message with a serial number in place of its topic's last one.
-    fn insert(&mut self, topic: &str, kept: Kept) {
+    fn insert(&mut self, topic: &str, kept: RetainedMessage) {
         self.remove(topic);
         // The replaced message may be freed fragment by fragment.
         while self.bytes + kept.cost > self.max_bytes && self.tidy_one() {}
         self.bytes += kept.cost;
         self.serial = self.serial.max(kept.last_serial());
         if kept.expires < Micros::MAX {
-            self.mortal.insert((kept.expires, kept.serial), topic.into());
+            self.expiries.insert((kept.expires, kept.serial), topic.into());
         }
         self.kept.insert(topic.into(), kept);
     }
@@ -394,7 +395,7 @@ impl RetainedStore {
     }
 
     fn offer_whole(&mut self, fragment: &RetainedFragment<'_>) -> Offer {
-        let kept = Kept::new(
+        let kept = RetainedMessage::new(
             fragment,
             fragment.sequence,
             Fragments::One(Bytes::copy_from_slice(fragment.field)),
@@ -410,49 +411,56 @@ impl RetainedStore {
         index: u32,
         count: u32,
     ) -> Offer {
-        let is_it = |waiting: &Waiting| {
-            waiting.is_of(fragment.topic, fragment.publisher) && waiting.sequence == sequence
+        let is_it = |incomplete: &IncompleteMessage| {
+            incomplete.is_of(fragment.topic, fragment.publisher) && incomplete.sequence == sequence
         };
-        let known = self.waiting.iter().position(is_it).map(|at| self.waiting.remove(at));
+        let known = self.incomplete.iter().position(is_it).map(|at| self.incomplete.remove(at));
         let is_known = known.is_some();
-        let mut waiting = known.unwrap_or_else(|| Waiting::new(fragment, sequence, count));
-        if waiting.count != count || waiting.fragments.contains_key(&index) {
-            self.waiting.push(waiting);
+        let mut incomplete = known.unwrap_or_else(|| IncompleteMessage::new(fragment, sequence, count));
+        if incomplete.count != count || incomplete.fragments.contains_key(&index) {
+            self.incomplete.push(incomplete);
             return Offer::Ignored;
         }
-        if waiting.fragments.len() + 1 == waiting.count as usize {
-            return self.complete(fragment, waiting, index);
+        if incomplete.fragments.len() + 1 == incomplete.count as usize {
+            return self.complete(fragment, incomplete, index);
         }
-        let added = fragment.cost() + if is_known { 0 } else { waiting.cost };
-        if self.waiting.len() >= MAX_WAITING {
-            self.tear_first_waiting();
+        let added = fragment.cost() + if is_known { 0 } else { incomplete.cost };
+        if self.incomplete.len() >= MAX_INCOMPLETE {
+            self.drop_stalest_incomplete();
         }
         if !self.make_room(added, 0) {
-            self.dismantled.extend(Some(waiting).filter(|_| is_known).map(Dismantled::from));
+            self.dismantled.extend(Some(incomplete).filter(|_| is_known).map(Dismantled::from));
             return Offer::Refused;
         }
         self.bytes += added;
-        waiting.cost += fragment.cost();
-        waiting.fragments.insert(index, Bytes::copy_from_slice(fragment.field));
-        self.waiting.push(waiting);
+        incomplete.cost += fragment.cost();
+        incomplete.fragments.insert(index, Bytes::copy_from_slice(fragment.field));
+        self.incomplete.push(incomplete);
         Offer::Incomplete
     }
 
     /// The last fragment has arrived.
-    fn complete(&mut self, fragment: &RetainedFragment<'_>, waiting: Waiting, index: u32) -> Offer {
-        let Waiting { topic, publisher, sequence, count, mut fragments, cost } = waiting;
+    fn complete(
+        &mut self,
+        fragment: &RetainedFragment<'_>,
+        incomplete: IncompleteMessage,
+        index: u32,
+    ) -> Offer {
+        let IncompleteMessage { topic, publisher, sequence, count, mut fragments, cost } = incomplete;
         self.bytes -= cost;
         let cost_of_fragments = cost - cost_of(&topic) + fragment.cost();
         fragments.insert(index, Bytes::copy_from_slice(fragment.field));
-        let Err(kept) =
-            self.keep(&topic, Kept::new(fragment, sequence, Fragments::Many(fragments), cost_of_fragments))
-        else {
+        let Err(kept) = self.keep(
+            &topic,
+            RetainedMessage::new(fragment, sequence, Fragments::Many(fragments), cost_of_fragments),
+        ) else {
             return Offer::Kept;
         };
         if let Fragments::Many(mut fragments) = kept.fragments {
             fragments.remove(&index);
             self.bytes += cost;
-            self.dismantled.push(Waiting { topic, publisher, sequence, count, fragments, cost }.into());
+            self.dismantled
+                .push(IncompleteMessage { topic, publisher, sequence, count, fragments, cost }.into());
         }
         Offer::Refused
     }
@@ -471,7 +479,7 @@ impl Batch {
     }
 
     /// Adds the fragments of a message, beginning at one. If they do not all fit, returns how many were read.
-    fn take(&mut self, kept: &Kept, first: u32) -> Option<u32> {
+    fn take(&mut self, kept: &RetainedMessage, first: u32) -> Option<u32> {
         match &kept.fragments {
             Fragments::One(field) => self.add(kept.serial, 0, field),
             Fragments::Many(fragments) => {
@@ -501,7 +509,7 @@ impl Fragments {
     }
 }
 
-impl Kept {
+impl RetainedMessage {
     /// The number of its last fragment.
     fn last_serial(&self) -> u64 {
         match &self.fragments {
@@ -523,7 +531,7 @@ impl Kept {
     }
 }
 
-impl Waiting {
+impl IncompleteMessage {
     fn new(fragment: &RetainedFragment<'_>, sequence: u64, count: u32) -> Self {
         let &RetainedFragment { topic, publisher, .. } = fragment;
         Self {

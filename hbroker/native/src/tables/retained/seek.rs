@@ -95,12 +95,12 @@ fn step_to_match(filter: &str, topic: &str) -> Step {
 }
 
 fn step_within(region: Region<'_>, topic: &str) -> Step {
-    let Region { subtree, less } = region;
+    let Region { subtree, excluded } = region;
     if !is_within(topic, subtree) {
         let below = format!("{subtree}/");
         return if *topic < *below { Step::Seek(below) } else { Step::End };
     }
-    match less.iter().find(|other| is_within(topic, other)) {
+    match excluded.iter().find(|other| is_within(topic, other)) {
         None => Step::Found,
         Some(other) if *topic == **other => Step::Next,
         Some(other) => Step::Seek(behind(other)),
@@ -114,9 +114,9 @@ pub fn behind(subtree: &str) -> String {
 
 /// The topics of a region, as runs: from the first up to but not including the second; `None`: up to the end.
 pub fn ranges(region: Region<'_>) -> Vec<(String, Option<String>)> {
-    let Region { subtree, less } = region;
+    let Region { subtree, excluded } = region;
     let mut left: Vec<(String, Option<String>)> = whole(subtree);
-    for other in less {
+    for other in excluded {
         for (from, to) in whole(other) {
             left = left.into_iter().flat_map(|run| without(run, &from, to.as_deref())).collect();
         }
@@ -215,11 +215,11 @@ mod tests {
                 (0..100).map(|_| path(&mut random, &LEVELS)).filter(|topic| !topic.is_empty()).collect();
             let subtree =
                 if random.random_range(0..5) == 0 { String::new() } else { path(&mut random, &LEVELS) };
-            let less: Vec<String> = (0..random.random_range(0..4))
+            let excluded: Vec<String> = (0..random.random_range(0..4))
                 .map(|_| path(&mut random, &LEVELS))
                 .filter(|other| !other.is_empty() && *other != subtree)
                 .collect();
-            let region = Region { subtree: &subtree, less: &less };
+            let region = Region { subtree: &subtree, excluded: &excluded };
             let expected: Vec<String> = topics.iter().filter(|topic| region.holds(topic)).cloned().collect();
             assert_eq!(walk(Wanted::Region(region), &topics).0, expected, "{region:?}");
             let in_runs: BTreeSet<String> = ranges(region)

@@ -50,12 +50,12 @@ pub type Receipt = (LinkId, u64);
 
 /// (publisher, the sequence number of fragment 0, the listener or shared subscription that it was sent for).
 /// A retained message is sent apart from its first distribution, and once for each listener.
-pub type MessageId = (u64, u64, Option<MeantFor>);
+pub type ReassemblyKey = (u64, u64, Option<MeantFor>);
 
 /// One fragment of a message, as received. The fragments of a message have consecutive sequence numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedFragment<'a> {
-    pub id: MessageId,
+    pub id: ReassemblyKey,
     /// The index of the fragment, from 0.
     pub index: u32,
     /// How many fragments the message has.
@@ -68,7 +68,7 @@ pub struct ReceivedFragment<'a> {
     pub receipt: Option<Receipt>,
 }
 
-/// What became of a fragment.
+/// The result of adding a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is kept.
@@ -76,7 +76,7 @@ pub enum Added {
     /// It is kept, and must not be acknowledged before `take_released` returns its receipt.
     Withheld,
     /// It was received before.
-    Known,
+    Duplicate,
     /// It contradicts itself or earlier fragments, or is too large. It is not kept.
     Invalid,
     /// There is no room: its message is given up.
@@ -88,8 +88,8 @@ pub enum Added {
 /// The incomplete messages.
 pub struct Reassembler {
     limits: Limits,
-    open: HashMap<MessageId, Open, KeyedHash>,
-    /// The totals of the open messages of each publisher that were claimed.
+    open: HashMap<ReassemblyKey, OpenMessage, KeyedHash>,
+    /// By publisher: the sum of the sizes that its claimed open messages announced.
     claims: HashMap<u64, u64, KeyedHash>,
     bytes: usize,
     withheld: usize,
@@ -101,17 +101,17 @@ pub struct Reassembler {
     abandoned: u64,
 }
 
-struct Open {
+struct OpenMessage {
     partial_message: PartialMessage,
     /// Rises with each new message.
     number: u64,
     touched: Micros,
-    /// Its first fragment was received first, and its total is among its publisher's claims.
+    /// Whether its first fragment was received first, and its size is in its publisher's claims.
     is_claimed: bool,
     withheld: Vec<(Receipt, usize)>,
 }
 
-impl Open {
+impl OpenMessage {
     fn is_firm(&self) -> bool {
         self.is_claimed && !self.partial_message.has_gap()
     }
@@ -145,15 +145,15 @@ impl Reassembler {
     }
 
     /// Whether a fragment of this message is here.
-    pub fn has(&self, id: MessageId) -> bool {
+    pub fn has(&self, id: ReassemblyKey) -> bool {
         self.open.contains_key(&id)
     }
 
     /// Gives up the messages without a new fragment for too long, unless their PUBACKs are withheld.
     pub fn expire(&mut self, now: Micros) {
         let limit = now.saturating_sub(self.limits.patience);
-        let is_stale = |open: &Open| open.touched < limit && open.withheld.is_empty();
-        let stale: Vec<MessageId> =
+        let is_stale = |open: &OpenMessage| open.touched < limit && open.withheld.is_empty();
+        let stale: Vec<ReassemblyKey> =
             self.open.iter().filter(|(_, open)| is_stale(open)).map(|(id, _)| *id).collect();
         for id in stale {
             self.abandon(id);
@@ -203,7 +203,7 @@ impl Reassembler {
             return Added::Invalid;
         }
         if known.is_some_and(|open| open.partial_message.has(fragment.index)) {
-            return Added::Known;
+            return Added::Duplicate;
         }
         if known.is_none() && !self.begin(now, &fragment) {
             return Added::GivenUp;
@@ -249,7 +249,7 @@ impl Reassembler {
             self.expire(now);
         }
         while self.open.len() >= self.limits.messages {
-            if !self.give_way(None) {
+            if !self.abandon_oldest_in_doubt(None) {
                 self.abandoned += 1;
                 return false;
             }
@@ -259,7 +259,8 @@ impl Reassembler {
             fragment.receipt.is_some() && fragment.index == 0 && self.claim(fragment.id.0, fragment.total);
         let partial_message = PartialMessage::new(fragment.count, fragment.total);
         let (number, withheld) = (self.begun, Vec::new());
-        self.open.insert(fragment.id, Open { partial_message, number, touched: now, is_claimed, withheld });
+        self.open
+            .insert(fragment.id, OpenMessage { partial_message, number, touched: now, is_claimed, withheld });
         true
     }
 
@@ -272,17 +273,17 @@ impl Reassembler {
     }
 
     /// Makes room for a fragment by giving up messages in doubt. False: that does not suffice.
-    fn make_room(&mut self, id: MessageId, need: usize) -> bool {
+    fn make_room(&mut self, id: ReassemblyKey, need: usize) -> bool {
         while !self.has_room(id, need) {
-            if !self.give_way(Some(id)) {
+            if !self.abandon_oldest_in_doubt(Some(id)) {
                 return false;
             }
         }
         true
     }
 
-    fn has_room(&self, id: MessageId, need: usize) -> bool {
-        // What all messages but the oldest may take.
+    fn has_room(&self, id: ReassemblyKey, need: usize) -> bool {
+        // The bytes that all messages but the oldest may take.
         let common = self.limits.total_bytes - self.limits.message_bytes;
         if self.bytes + need <= common {
             return true;
@@ -297,7 +298,7 @@ impl Reassembler {
 
     /// Whether a fragment without room is kept and its PUBACK withheld. If too many are withheld, the
     /// youngest messages are given up.
-    fn may_withhold(&mut self, id: MessageId, need: usize) -> bool {
+    fn may_withhold(&mut self, id: ReassemblyKey, need: usize) -> bool {
         let Some(number) = self.open.get(&id).filter(|open| open.is_firm()).map(|open| open.number) else {
             return false;
         };
@@ -315,13 +316,13 @@ impl Reassembler {
     }
 
     /// Gives up the oldest message in doubt, except for this one. False: there is none.
-    fn give_way(&mut self, spared: Option<MessageId>) -> bool {
+    fn abandon_oldest_in_doubt(&mut self, spared: Option<ReassemblyKey>) -> bool {
         let in_doubt = self.open.iter().filter(|(id, open)| !open.is_firm() && Some(**id) != spared);
         let oldest = in_doubt.min_by_key(|(_, open)| (open.touched, open.number)).map(|(id, _)| *id);
         oldest.inspect(|&id| self.abandon(id)).is_some()
     }
 
-    fn finish(&mut self, id: MessageId) -> Added {
+    fn finish(&mut self, id: ReassemblyKey) -> Added {
         match self.take(id).and_then(PartialMessage::into_payload) {
             Some(payload) => Added::Whole(payload),
             None => {
@@ -331,11 +332,11 @@ impl Reassembler {
         }
     }
 
-    fn abandon(&mut self, id: MessageId) {
+    fn abandon(&mut self, id: ReassemblyKey) {
         self.abandoned += u64::from(self.take(id).is_some());
     }
 
-    fn take(&mut self, id: MessageId) -> Option<PartialMessage> {
+    fn take(&mut self, id: ReassemblyKey) -> Option<PartialMessage> {
         let open = self.open.remove(&id)?;
         self.has_ended = true;
         self.bytes -= open.partial_message.cost();
@@ -347,7 +348,7 @@ impl Reassembler {
                 self.claims.remove(&id.0);
             }
         }
-        self.let_go(open.withheld);
+        self.release_receipts(open.withheld);
         Some(open.partial_message)
     }
 
@@ -358,19 +359,19 @@ impl Reassembler {
             return;
         }
         let waiting = self.open.iter().filter(|(_, open)| !open.withheld.is_empty());
-        let mut waiting: Vec<(u64, MessageId)> = waiting.map(|(id, open)| (open.number, *id)).collect();
+        let mut waiting: Vec<(u64, ReassemblyKey)> = waiting.map(|(id, open)| (open.number, *id)).collect();
         waiting.sort_unstable();
         for (_, id) in waiting {
             let may_go_on = self.has_room(id, 0);
             if let Some(open) = self.open.get_mut(&id).filter(|open| may_go_on || !open.is_firm()) {
                 open.touched = now;
                 let withheld = std::mem::take(&mut open.withheld);
-                self.let_go(withheld);
+                self.release_receipts(withheld);
             }
         }
     }
 
-    fn let_go(&mut self, withheld: Vec<(Receipt, usize)>) {
+    fn release_receipts(&mut self, withheld: Vec<(Receipt, usize)>) {
         self.withheld -= withheld.len();
         self.withheld_bytes -= withheld.iter().map(|(_, bytes)| bytes).sum::<usize>();
         self.released.extend(withheld.into_iter().map(|(receipt, _)| receipt));

@@ -14,7 +14,7 @@
 //!
 //! A large cache does not fit into that of the processor. So all that a route needs lies in its slot, which
 //! is two cache lines long, if its topic is short and it has one subscriber. The slots that a datagram will
-//! need can be prefetched together for all of its messages (`touch`).
+//! need can be prefetched together for all of its messages (`prefetch`).
 
 use std::cell::Cell;
 use std::hash::Hasher;
@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::link_id::SessionKey;
-use crate::load::topics::Mark;
+use crate::load::topics::TopicSlot;
 use crate::schema::reason;
 use crate::tables::groups::GroupList;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
@@ -80,9 +80,9 @@ pub struct Route<'a> {
     /// Only this node itself publishes on this topic.
     pub reserved: bool,
     /// Recovery: its subscribers are not all back yet.
-    pub gathering: bool,
+    pub recovering: bool,
     /// Where the cache remembers the load counter of this topic; `None`: the route is not cached.
-    pub mark: Option<&'a Cell<Mark>>,
+    pub topic_slot: Option<&'a Cell<TopicSlot>>,
 }
 
 /// The tables of one worker, and the routes that were found last.
@@ -157,16 +157,16 @@ impl Routes {
         };
         subscriptions.collect_matches(topic, matches);
         let (subscribers, groups) = (matches.subscribers(), matches.groups());
-        let (reserved, gathering) = (grant.reserved, grant.gathering);
-        let route = Route { subscribers, groups, reserved, gathering, mark: None };
+        let (reserved, recovering) = (grant.reserved, grant.recovering);
+        let route = Route { subscribers, groups, reserved, recovering, topic_slot: None };
         cache.put(now, topic, *version, grant.until, route);
         Ok(route)
     }
 
     /// Messages on these topics will be looked up soon.
     pub fn expect<'a>(&self, topics: impl Iterator<Item = &'a str>) {
-        if self.cache.is_far() {
-            topics.for_each(|topic| self.cache.touch(topic));
+        if self.cache.exceeds_cpu_cache() {
+            topics.for_each(|topic| self.cache.prefetch(topic));
         }
     }
 
@@ -208,15 +208,15 @@ impl Routes {
 pub const SLOTS: usize = 1_024;
 pub const MOST_SLOTS: usize = 131_072;
 /// The cache grows after this number of conflicts for each slot.
-const PATIENCE: usize = 8;
-/// How many conflicts a route survives after its last use.
-const STANDS: u8 = 8;
-/// A cache with more slots does not fit into that of the processor.
-const NEAR: usize = 4_096;
+const CONFLICTS_TO_GROW: usize = 8;
+/// How many conflicts a route survives after its last use, as in second-chance replacement.
+const CHANCES: u8 = 8;
+/// A route cache with more slots does not fit into the CPU's cache.
+const CPU_CACHE_SLOTS: usize = 4_096;
 pub const LONGEST_TOPIC: usize = 256;
 pub const MOST_SUBSCRIBERS: usize = 64;
 /// The bound for the bytes outside of the slots, of topics and lists that are too long for them.
-pub const MOST_BESIDE: usize = 32 << 20;
+pub const MOST_HEAP_BYTES: usize = 32 << 20;
 
 static NO_GROUPS: GroupList = GroupList::NONE;
 
@@ -224,10 +224,10 @@ static NO_GROUPS: GroupList = GroupList::NONE;
 pub struct Cache {
     /// Their number is a power of two.
     slots: Box<[CachedRoute]>,
-    /// Conflicts with valid routes since the cache has this size.
-    in_the_way: usize,
+    /// How often a valid route of another topic was in the slot of a new route, since the cache has this size.
+    conflicts: usize,
     /// Bytes outside of the slots.
-    beside: usize,
+    heap_bytes: usize,
 }
 
 /// A cached route.
@@ -242,29 +242,29 @@ struct CachedRoute {
     until: Micros,
     subscribers: SmallVec<[Subscriber; 1]>,
     groups: Option<Box<GroupList>>,
-    mark: Cell<Mark>,
+    topic_slot: Cell<TopicSlot>,
     reserved: bool,
-    gathering: bool,
+    recovering: bool,
     /// How many more conflicts it survives.
-    stands: u8,
+    chances: u8,
 }
 
 const _: () = assert!(size_of::<CachedRoute>() == 128, "two lines of a processor's cache");
 
 impl Cache {
     pub fn new() -> Self {
-        Self { slots: vec![CachedRoute::default(); SLOTS].into(), in_the_way: 0, beside: 0 }
+        Self { slots: vec![CachedRoute::default(); SLOTS].into(), conflicts: 0, heap_bytes: 0 }
     }
 
     /// The slot of a topic's route, if it is cached and from tables of this version.
     pub fn find(&mut self, topic: &str, version: u64, now: Micros) -> Option<usize> {
         let index = slot_of(topic, self.slots.len());
         let slot = &mut self.slots[index];
-        if !slot.leads(topic, version, now) {
+        if !slot.is_for(topic, version, now) {
             return None;
         }
-        if slot.stands < STANDS {
-            slot.stands = STANDS;
+        if slot.chances < CHANCES {
+            slot.chances = CHANCES;
         }
         Some(index)
     }
@@ -275,14 +275,14 @@ impl Cache {
     }
 
     /// Prefetches the slot of a topic that will be looked up soon. Costs little, and nothing waits for it.
-    pub fn touch(&self, topic: &str) {
+    pub fn prefetch(&self, topic: &str) {
         let slot = &self.slots[slot_of(topic, self.slots.len())];
-        black_box((slot.topic.len(), slot.stands));
+        black_box((slot.topic.len(), slot.chances));
     }
 
-    /// Whether `touch` is worth while.
-    pub fn is_far(&self) -> bool {
-        self.slots.len() > NEAR
+    /// Whether `prefetch` is worth while.
+    pub fn exceeds_cpu_cache(&self) -> bool {
+        self.slots.len() > CPU_CACHE_SLOTS
     }
 
     /// Caches a route, if there is room.
@@ -292,14 +292,14 @@ impl Cache {
             return;
         }
         let slot = self.slot_for(now, topic, version);
-        let beside = self.beside - slot.map_or(0, |slot| self.slots[slot].beside());
+        let heap_bytes = self.heap_bytes - slot.map_or(0, |slot| self.slots[slot].heap_bytes());
         let Some(slot) = slot.map(|slot| &mut self.slots[slot]) else {
             return;
         };
         *slot = CachedRoute::of(topic, version, until, route);
-        self.beside = beside + slot.beside();
-        if self.beside > MOST_BESIDE {
-            self.beside = beside;
+        self.heap_bytes = heap_bytes + slot.heap_bytes();
+        if self.heap_bytes > MOST_HEAP_BYTES {
+            self.heap_bytes = heap_bytes;
             *slot = CachedRoute::default();
         }
     }
@@ -309,22 +309,22 @@ impl Cache {
         self.slots[slot_of(topic, self.slots.len())].version = 0;
     }
 
-    /// The slot for a topic; `None` if a route that is used keeps it. The cache may grow.
+    /// The slot for a topic; `None`: a route that is in use keeps it. The cache may grow.
     fn slot_for(&mut self, now: Micros, topic: &str, version: u64) -> Option<usize> {
         let index = slot_of(topic, self.slots.len());
         let slot = &mut self.slots[index];
-        if !slot.is_good(version, now) {
+        if !slot.is_valid(version, now) {
             return Some(index);
         }
-        self.in_the_way += 1;
-        if self.in_the_way < PATIENCE * self.slots.len() || self.slots.len() >= MOST_SLOTS {
+        self.conflicts += 1;
+        if self.conflicts < CONFLICTS_TO_GROW * self.slots.len() || self.slots.len() >= MOST_SLOTS {
             let slot = &mut self.slots[index];
-            let gives_way = slot.stands == 0;
-            slot.stands = slot.stands.saturating_sub(1);
-            return gives_way.then_some(index);
+            let is_replaced = slot.chances == 0;
+            slot.chances = slot.chances.saturating_sub(1);
+            return is_replaced.then_some(index);
         }
         let slots = vec![CachedRoute::default(); 2 * self.slots.len()].into();
-        *self = Self { slots, in_the_way: 0, beside: 0 };
+        *self = Self { slots, conflicts: 0, heap_bytes: 0 };
         Some(slot_of(topic, self.slots.len()))
     }
 }
@@ -343,19 +343,19 @@ impl CachedRoute {
             until,
             subscribers: SmallVec::from_slice(route.subscribers),
             groups: (route.groups.members() > 0).then(|| Box::new(route.groups.clone())),
-            mark: Cell::default(),
+            topic_slot: Cell::default(),
             reserved: route.reserved,
-            gathering: route.gathering,
-            stands: STANDS,
+            recovering: route.recovering,
+            chances: CHANCES,
         }
     }
 
-    fn is_good(&self, version: u64, now: Micros) -> bool {
+    fn is_valid(&self, version: u64, now: Micros) -> bool {
         self.version == version && now < self.until
     }
 
-    fn leads(&self, topic: &str, version: u64, now: Micros) -> bool {
-        self.is_good(version, now) && self.topic[..] == *topic.as_bytes()
+    fn is_for(&self, topic: &str, version: u64, now: Micros) -> bool {
+        self.is_valid(version, now) && self.topic[..] == *topic.as_bytes()
     }
 
     fn route(&self) -> Route<'_> {
@@ -363,13 +363,13 @@ impl CachedRoute {
             subscribers: &self.subscribers,
             groups: self.groups.as_deref().unwrap_or(&NO_GROUPS),
             reserved: self.reserved,
-            gathering: self.gathering,
-            mark: Some(&self.mark),
+            recovering: self.recovering,
+            topic_slot: Some(&self.topic_slot),
         }
     }
 
-    /// The bytes that it takes outside of its slot.
-    fn beside(&self) -> usize {
+    /// The bytes that it takes on the heap, outside of its slot.
+    fn heap_bytes(&self) -> usize {
         let topic = if self.topic.spilled() { self.topic.capacity() } else { 0 };
         let subscribers = if self.subscribers.spilled() { self.subscribers.capacity() } else { 0 };
         let groups = self.groups.as_ref().map_or(0, |groups| size_of::<GroupList>() + groups.bytes());
@@ -383,13 +383,13 @@ impl Cache {
         self.slots.len()
     }
 
-    pub fn leads(&self, topic: &str, version: u64, now: Micros) -> bool {
-        self.slots[slot_of(topic, self.slots.len())].leads(topic, version, now)
+    pub fn has(&self, topic: &str, version: u64, now: Micros) -> bool {
+        self.slots[slot_of(topic, self.slots.len())].is_for(topic, version, now)
     }
 
     /// Bytes outside of the slots, as counted and as they are.
-    pub fn bytes_beside(&self) -> (usize, usize) {
-        (self.beside, self.slots.iter().map(CachedRoute::beside).sum())
+    pub fn heap_bytes(&self) -> (usize, usize) {
+        (self.heap_bytes, self.slots.iter().map(CachedRoute::heap_bytes).sum())
     }
 }
 

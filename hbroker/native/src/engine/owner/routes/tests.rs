@@ -3,16 +3,17 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::engine::owner::routes::{LONGEST_TOPIC, MOST_BESIDE, MOST_SLOTS, MOST_SUBSCRIBERS, SLOTS, *};
+use crate::engine::owner::routes::{LONGEST_TOPIC, MOST_HEAP_BYTES, MOST_SLOTS, MOST_SUBSCRIBERS, SLOTS, *};
 use crate::tables::jurisdiction::Grant;
 
-const GRANT: Grant = Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
+const GRANT: Grant =
+    Grant { epoch: 1, serving: true, reserved: false, recovering: false, until: Micros::MAX };
 
 fn subscriber(session: u64) -> Subscriber {
     Subscriber::new(SessionKey(session), 1)
 }
 
-/// Whether a topic is reserved, and gathering, its sessions in order, and its groups with their members, in order.
+/// Whether a topic is reserved, and recovering, its sessions in order, and its groups with their members, in order.
 type Found = (bool, bool, Vec<u64>, Vec<(String, Vec<u64>)>);
 
 /// What the tables say, without the cache.
@@ -22,7 +23,7 @@ fn searched(routes: &Routes, now: Micros, topic: &str) -> Option<Found> {
     };
     let mut matches = MatchSet::default();
     routes.subscriptions.collect_matches(topic, &mut matches);
-    Some((grant.reserved, grant.gathering, sessions(matches.subscribers()), groups(matches.groups())))
+    Some((grant.reserved, grant.recovering, sessions(matches.subscribers()), groups(matches.groups())))
 }
 
 fn sessions(subscribers: &[Subscriber]) -> Vec<u64> {
@@ -40,7 +41,7 @@ fn groups(list: &GroupList) -> Vec<(String, Vec<u64>)> {
 
 fn found(routes: &mut Routes, now: Micros, topic: &str) -> Option<Found> {
     let route = routes.find(now, topic).ok()?;
-    Some((route.reserved, route.gathering, sessions(route.subscribers), groups(route.groups)))
+    Some((route.reserved, route.recovering, sessions(route.subscribers), groups(route.groups)))
 }
 
 #[test]
@@ -64,8 +65,8 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
             5..8 => {
                 let until = now + random.random_range(0..500);
                 let serving = random.random_bool(0.8);
-                let (reserved, gathering) = (random.random(), random.random());
-                let grant = Grant { serving, reserved, gathering, until, ..GRANT };
+                let (reserved, recovering) = (random.random(), random.random());
+                let grant = Grant { serving, reserved, recovering, until, ..GRANT };
                 routes.jurisdiction_mut().grant(subtree, grant);
             }
             _ => {}
@@ -73,7 +74,7 @@ fn finds_what_the_tables_say_whatever_was_changed_since() {
         let depth = random.random_range(1..4);
         let levels: Vec<&str> = (0..depth).map(|_| LEVELS[random.random_range(0..LEVELS.len())]).collect();
         let topic = levels.join("/");
-        let is_remembered = routes.cache.leads(&topic, routes.version, now);
+        let is_remembered = routes.cache.has(&topic, routes.version, now);
         let expected = if topic.is_empty() { None } else { searched(&routes, now, &topic) };
         assert_eq!(found(&mut routes, now, &topic), expected, "at {now}: {topic:?}");
         hits += usize::from(is_remembered);
@@ -95,11 +96,11 @@ fn a_filter_without_wildcards_costs_other_topics_nothing() {
     let mut routes = Routes::new(1);
     routes.jurisdiction_mut().grant("", GRANT);
     assert!(routes.find(0, "a").is_ok() && routes.find(0, "b").is_ok());
-    let leads = |routes: &Routes, topic: &str| routes.cache.leads(topic, routes.version, 0);
+    let is_cached = |routes: &Routes, topic: &str| routes.cache.has(topic, routes.version, 0);
     routes.subscribe("a", "", subscriber(1));
-    assert!(!leads(&routes, "a") && leads(&routes, "b"));
+    assert!(!is_cached(&routes, "a") && is_cached(&routes, "b"));
     routes.subscribe("+", "", subscriber(1));
-    assert!(!leads(&routes, "b"));
+    assert!(!is_cached(&routes, "b"));
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn keeps_no_route_that_is_large_and_no_more_than_it_has_slots() {
     }
     for topic in ["crowd", &long] {
         assert!(routes.find(0, topic).is_ok());
-        assert!(!routes.cache.leads(topic, routes.version, 0), "{topic}");
+        assert!(!routes.cache.has(topic, routes.version, 0), "{topic}");
     }
     let route = routes.find(0, "crowd").expect("it is ours");
     assert_eq!(route.subscribers.len() + route.groups.members(), MOST_SUBSCRIBERS + 1);
@@ -121,11 +122,11 @@ fn keeps_no_route_that_is_large_and_no_more_than_it_has_slots() {
         assert!(routes.find(0, &format!("t/{number}")).is_ok());
     }
     assert_eq!(routes.cache.slots(), MOST_SLOTS);
-    assert_eq!(routes.cache.bytes_beside(), (0, 0), "what is short lies in its place");
+    assert_eq!(routes.cache.heap_bytes(), (0, 0), "short topics and lists are in their slots");
 }
 
 #[test]
-fn what_lies_beside_the_slots_is_counted_and_bounded() {
+fn the_bytes_outside_of_the_slots_are_counted_and_bounded() {
     let mut routes = Routes::new(1);
     routes.jurisdiction_mut().grant("", GRANT);
     (0..MOST_SUBSCRIBERS as u64).for_each(|session| _ = routes.subscribe("#", "", subscriber(session)));
@@ -134,9 +135,9 @@ fn what_lies_beside_the_slots_is_counted_and_bounded() {
         for number in 0..200_000 {
             assert!(routes.find(0, &format!("{number}{end}")).is_ok());
         }
-        let (counted, there) = routes.cache.bytes_beside();
+        let (counted, there) = routes.cache.heap_bytes();
         assert_eq!(counted, there);
-        assert!(counted <= MOST_BESIDE && (round == 0 || counted > MOST_BESIDE / 2), "{counted}");
+        assert!(counted <= MOST_HEAP_BYTES && (round == 0 || counted > MOST_HEAP_BYTES / 2), "{counted}");
     }
 }
 
@@ -149,7 +150,7 @@ fn of_topics_that_come_in_turn_some_are_remembered_however_many_there_are() {
     let mut remembered = 0;
     for round in 0..10 {
         for topic in &topics {
-            remembered += usize::from(round == 9 && routes.cache.leads(topic, routes.version, 0));
+            remembered += usize::from(round == 9 && routes.cache.has(topic, routes.version, 0));
             assert!(routes.find(0, topic).is_ok());
         }
     }
@@ -165,7 +166,7 @@ fn topics_that_are_in_use_come_to_be_remembered() {
     for _ in 0..40 {
         topics.iter().for_each(|topic| assert!(routes.find(0, topic).is_ok()));
     }
-    let leads = |topic: &&String| routes.cache.leads(topic, routes.version, 0);
-    let remembered = topics.iter().filter(leads).count();
+    let is_cached = |topic: &&String| routes.cache.has(topic, routes.version, 0);
+    let remembered = topics.iter().filter(is_cached).count();
     assert!(remembered > 2_000 && routes.cache.slots() < MOST_SLOTS, "{remembered}");
 }

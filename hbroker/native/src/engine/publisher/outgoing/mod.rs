@@ -25,7 +25,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::Micros;
 use crate::engine::fragmentation::fragments::{Fragment, Fragments, Outgoing};
-use crate::engine::publisher::send_queue::{SendQueue, SendQueues, Taken, Turn};
+use crate::engine::publisher::send_queue::{SendQueue, SendQueues, TakenFragment, Turn};
 use crate::engine::sessions::copy_blocks::CopyBlocks;
 use crate::engine::transport::credit::Room;
 use crate::engine::transport::delivery_records::{Positions, Ticket};
@@ -38,34 +38,34 @@ use crate::tables::zones::{Lookup, Zones};
 const CUT_TTL: Micros = 300_000_000;
 /// Half of the span of the duplicate window that an owner keeps for a publisher, whatever gaps its numbers
 /// have.
-const MOST_LEAD: u64 = window::SPAN as u64 / 2;
-/// The shortest time between two updates of the lead.
-const FINDING_LEAD: Micros = 100_000;
+const WINDOW_SPAN: u64 = window::SPAN as u64 / 2;
+/// The shortest time between two updates of the window.
+const WINDOW_UPDATE_INTERVAL: Micros = 100_000;
 
-/// What to do about the messages that wait on a topic.
+/// The next step for the messages that wait on a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send the first one, of this `QoS` and at most this size, to this owner.
     Send { owner: SocketAddr, qos: u8, bytes: usize },
     /// Look the owner up, starting at this node or (`None`) at the root.
-    Ask(Option<SocketAddr>),
-    /// Wait for the messages in flight.
-    Hold,
+    Resolve(Option<SocketAddr>),
+    /// Wait until the messages in flight are acknowledged.
+    AwaitInFlight,
     /// No message waits.
     Nothing,
 }
 
 /// A message that ended without the owner's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedMessage {
     pub topic: Arc<str>,
     pub message: u64,
     pub qos: u8,
 }
 
-/// Where a new message of a topic goes.
+/// The owner that new messages of a topic are sent to, and how long that is valid.
 #[derive(Clone, Debug)]
-pub struct Route {
+pub struct PublishRoute {
     /// The topic's name, to be shared.
     pub topic: Arc<str>,
     /// The owner that it can be sent to at once; `None`: it has to wait.
@@ -83,30 +83,29 @@ pub struct Publisher {
     pub zones: Zones,
     topics: SendQueues,
     /// The owner of the last published topic, until when this is valid, and the version of the zones.
-    way: Option<(SocketAddr, Micros, u64)>,
+    last_owner: Option<(SocketAddr, Micros, u64)>,
     budget: Budget,
     /// What is in flight, each with its number of unacknowledged messages.
     in_flight: Slab<(Fragment, u32)>,
     /// The number of unacknowledged fragments, for fragmented messages at `QoS` 1 and 2.
     fragments_out: HashMap<u64, u32, KeyedHash>,
     /// When waiting messages expire.
-    deaths: BTreeSet<(Micros, u64, Arc<str>)>,
+    expiries: BTreeSet<(Micros, u64, Arc<str>)>,
     /// The topics that wait for room with each owner, in the order of their turns.
     blocked: BTreeMap<Turn, Arc<str>>,
     turns: u64,
-    lead: Lead,
+    sequence_window: SequenceWindow,
     /// Joins waiting messages into one batch.
     copy_blocks: CopyBlocks,
 }
 
-/// How far messages of `QoS` 2 may be ahead of one that waits: its owner must still recognise it as new when
-/// it arrives (§7.4).
+/// The window of sequence numbers that may be sent at `QoS` 2. It begins at the oldest waiting message of `QoS` 2:
+/// if others were too far ahead of that message, its owner could not recognise it as new any more (§7.4).
 #[derive(Default)]
-struct Lead {
-    /// The highest sequence number that may be sent.
-    until: u64,
-    /// When that was computed.
-    found: Micros,
+struct SequenceWindow {
+    /// The highest sequence number in the window.
+    last: u64,
+    updated_at: Micros,
 }
 
 /// The bytes that wait. A message that is larger than the whole budget may wait in addition, but only one at
@@ -122,29 +121,29 @@ impl Publisher {
         Self {
             zones,
             topics: SendQueues::new(hasher),
-            way: None,
+            last_owner: None,
             budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
             fragments_out: HashMap::with_hasher(hasher),
-            deaths: BTreeSet::new(),
+            expiries: BTreeSet::new(),
             blocked: BTreeMap::new(),
             turns: 0,
-            lead: Lead::default(),
+            sequence_window: SequenceWindow::default(),
             copy_blocks: CopyBlocks::default(),
         }
     }
 
-    /// Where a new message goes.
-    pub fn route(&mut self, now: Micros, topic: &str) -> Route {
+    /// The route of a new message.
+    pub fn route(&mut self, now: Micros, topic: &str) -> PublishRoute {
         let is_last = self.topics.is_current(topic);
         let (owner, until) = self.find(now, topic, is_last).unzip();
         let (name, send_queue) = self.topics.turn_to(topic);
         let (topic, owner) = (Arc::clone(name), owner.filter(|&owner| is_free(Some(send_queue), owner)));
-        Route { topic, owner, until: until.unwrap_or(now), version: self.zones.version(), is_last }
+        PublishRoute { topic, owner, until: until.unwrap_or(now), version: self.zones.version(), is_last }
     }
 
-    /// Whether a route still leads to its owner, and a message can be sent at once.
-    pub fn holds(&self, now: Micros, route: &Route) -> bool {
+    /// Whether a route is still valid, and a message can be sent at once.
+    pub fn is_valid_route(&self, now: Micros, route: &PublishRoute) -> bool {
         let is_free = |owner| self.is_free(&route.topic, owner);
         now < route.until && route.version == self.zones.version() && route.owner.is_some_and(is_free)
     }
@@ -180,14 +179,17 @@ impl Publisher {
         self.topics.get(topic)?.first().map(|(sequence, ..)| sequence)
     }
 
-    /// Whether a message of `QoS` 2 may be sent, or would be too far ahead of one that waits. (Only with
-    /// `for_many` do messages wait for minutes while others are sent.)
-    pub fn may_lead(&mut self, now: Micros, sequence: u64) -> bool {
-        if sequence > self.lead.until && now >= self.lead.found + FINDING_LEAD {
-            let oldest = self.topics.iter().filter_map(|(_, send_queue)| send_queue.first_exact()).min();
-            self.lead = Lead { until: oldest.unwrap_or(sequence) + MOST_LEAD, found: now };
+    /// Whether a message of `QoS` 2 may be sent: it is not too far ahead of the oldest waiting message. (Only
+    /// with `for_many` do messages wait for minutes while others are sent.)
+    pub fn is_in_window(&mut self, now: Micros, sequence: u64) -> bool {
+        if sequence > self.sequence_window.last
+            && now >= self.sequence_window.updated_at + WINDOW_UPDATE_INTERVAL
+        {
+            let oldest = self.topics.iter().filter_map(|(_, send_queue)| send_queue.first_qos2()).min();
+            self.sequence_window =
+                SequenceWindow { last: oldest.unwrap_or(sequence) + WINDOW_SPAN, updated_at: now };
         }
-        sequence <= self.lead.until
+        sequence <= self.sequence_window.last
     }
 
     /// Opens a fragmented message: it ends when all of its fragments have ended.
@@ -200,9 +202,9 @@ impl Publisher {
     /// Appends a message to those that wait.
     pub fn push(&mut self, message: Outgoing) {
         self.budget.add(message.bytes());
-        if message.dies_at() < Micros::MAX {
+        if message.expires_at() < Micros::MAX {
             let topic = Arc::clone(message.topic());
-            self.deaths.insert((message.dies_at(), message.message(), topic));
+            self.expiries.insert((message.expires_at(), message.message(), topic));
         }
         self.topics.make(&Arc::clone(message.topic())).push(message);
     }
@@ -217,8 +219,8 @@ impl Publisher {
             return;
         }
         self.budget.add(fragment.field.len());
-        if fragment.dies_at < Micros::MAX {
-            self.deaths.insert((fragment.dies_at, fragment.message, Arc::clone(&fragment.topic)));
+        if fragment.expires_at < Micros::MAX {
+            self.expiries.insert((fragment.expires_at, fragment.message, Arc::clone(&fragment.topic)));
         }
         self.topics.make(&Arc::clone(&fragment.topic)).give_back(fragment);
     }
@@ -234,10 +236,10 @@ impl Publisher {
             (Lookup::Owner(owner), Some((to, newest))) if owner == to && newest < first => {
                 Next::Send { owner, qos, bytes }
             }
-            (_, Some(_)) => Next::Hold,
+            (_, Some(_)) => Next::AwaitInFlight,
             (Lookup::Owner(owner), None) => Next::Send { owner, qos, bytes },
-            (Lookup::Below(node), None) => Next::Ask(Some(node)),
-            (Lookup::Unknown, None) => Next::Ask(None),
+            (Lookup::Below(node), None) => Next::Resolve(Some(node)),
+            (Lookup::Unknown, None) => Next::Resolve(None),
         }
     }
 
@@ -250,9 +252,9 @@ impl Publisher {
 
     /// Takes the first fragment that waits on a topic.
     pub fn take_first(&mut self, topic: &str) -> Option<Fragment> {
-        let Taken { fragment, freed, dies_at } = self.topics.get_mut(topic)?.take_first()?;
+        let TakenFragment { fragment, freed, expires_at } = self.topics.get_mut(topic)?.take_first()?;
         self.budget.free(freed);
-        self.forget_expiry(dies_at, fragment.message, &fragment.topic);
+        self.forget_expiry(expires_at, fragment.message, &fragment.topic);
         self.tidy(topic);
         Some(fragment)
     }
@@ -270,7 +272,7 @@ impl Publisher {
             && bytes + next.field.len() <= room.bytes
             && (run.count > 1 || self.copy_blocks.gather(&run.field))
             && self.copy_blocks.gather(&next.field)
-            && let Some(Taken { freed, .. }) = send_queue.take_first()
+            && let Some(TakenFragment { freed, .. }) = send_queue.take_first()
         {
             self.budget.free(freed);
             bytes += freed;
@@ -350,20 +352,20 @@ impl Publisher {
     }
 
     /// Removes the waiting messages that have expired.
-    pub fn expire(&mut self, now: Micros) -> Vec<Ended> {
+    pub fn expire(&mut self, now: Micros) -> Vec<EndedMessage> {
         let mut ended = Vec::new();
-        while let Some((dies_at, ..)) = self.deaths.first()
-            && *dies_at <= now
-            && let Some((_, message, topic)) = self.deaths.pop_first()
+        while let Some((expires_at, ..)) = self.expiries.first()
+            && *expires_at <= now
+            && let Some((_, message, topic)) = self.expiries.pop_first()
         {
-            ended.extend(self.remove(&topic, message, 1).map(|qos| Ended { topic, message, qos }));
+            ended.extend(self.remove(&topic, message, 1).map(|qos| EndedMessage { topic, message, qos }));
         }
         ended
     }
 
     /// When `expire` is to be called next.
-    pub fn next_death(&self) -> Option<Micros> {
-        self.deaths.first().map(|(dies_at, ..)| *dies_at)
+    pub fn next_expiry(&self) -> Option<Micros> {
+        self.expiries.first().map(|(expires_at, ..)| *expires_at)
     }
 
     /// Makes a topic wait for its turn until there is room with its owner.
@@ -378,7 +380,7 @@ impl Publisher {
     }
 
     /// Whether a topic waits for room with this owner.
-    pub fn is_crowded(&self, owner: SocketAddr) -> bool {
+    pub fn has_blocked_topics(&self, owner: SocketAddr) -> bool {
         self.blocked.range((owner, 0)..=(owner, u64::MAX)).next().is_some()
     }
 
@@ -415,11 +417,11 @@ impl Publisher {
         let holds = |&(_, until, version): &(SocketAddr, Micros, u64)| {
             is_last && now < until && version == self.zones.version()
         };
-        self.way = self.way.filter(holds).or_else(|| match self.zones.find(topic, now) {
+        self.last_owner = self.last_owner.filter(holds).or_else(|| match self.zones.find(topic, now) {
             Some((Lookup::Owner(owner), until)) => Some((owner, until, self.zones.version())),
             _ => None,
         });
-        self.way.map(|(owner, until, _)| (owner, until))
+        self.last_owner.map(|(owner, until, _)| (owner, until))
     }
 
     /// Removes the waiting fragments of a message. Returns its `QoS`, if there were any.
@@ -429,7 +431,7 @@ impl Publisher {
         let mut qos = returned.first().map(|fragment| fragment.qos);
         if let Some(fresh) = fresh {
             self.budget.free(fresh.bytes());
-            self.forget_expiry(fresh.dies_at(), message, topic);
+            self.forget_expiry(fresh.expires_at(), message, topic);
             self.fragments_out.remove(&message);
             qos = Some(fresh.qos());
         }
@@ -437,9 +439,9 @@ impl Publisher {
         qos
     }
 
-    fn forget_expiry(&mut self, dies_at: Micros, message: u64, topic: &Arc<str>) {
-        if dies_at < Micros::MAX {
-            self.deaths.remove(&(dies_at, message, Arc::clone(topic)));
+    fn forget_expiry(&mut self, expires_at: Micros, message: u64, topic: &Arc<str>) {
+        if expires_at < Micros::MAX {
+            self.expiries.remove(&(expires_at, message, Arc::clone(topic)));
         }
     }
 

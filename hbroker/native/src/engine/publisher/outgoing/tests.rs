@@ -59,25 +59,29 @@ fn a_route_holds_until_a_zone_changes_or_ends_or_something_is_in_its_way() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
     let (here, there) = (HERE.into(), THERE.into());
     let unknown = publisher.route(0, "a");
-    assert!(unknown.owner.is_none() && !publisher.holds(0, &unknown));
+    assert!(unknown.owner.is_none() && !publisher.is_valid_route(0, &unknown));
     publisher.zones.install("", &[], here, 1_000);
     let route = publisher.route(0, "a");
     assert_eq!((route.owner, route.is_last), (Some(here), true));
-    assert!(publisher.holds(0, &route) && publisher.holds(999, &route) && !publisher.holds(1_000, &route));
+    assert!(
+        publisher.is_valid_route(0, &route)
+            && publisher.is_valid_route(999, &route)
+            && !publisher.is_valid_route(1_000, &route)
+    );
 
     let ticket = publisher.keep(here, messages.single(), 7);
-    assert!(publisher.holds(0, &route), "it is in flight to the same owner");
+    assert!(publisher.is_valid_route(0, &route), "it is in flight to the same owner");
     let fragment = settle_one(&mut publisher, ticket);
     publisher.give_back(fragment);
-    assert!(!publisher.holds(0, &route), "it would overtake what waits");
+    assert!(!publisher.is_valid_route(0, &route), "it would overtake what waits");
     let fragment = publisher.take_first("a").expect("it waits");
     let _ticket = publisher.keep(there, fragment, 8);
-    assert!(!publisher.holds(0, &route), "it would overtake what is in flight elsewhere");
+    assert!(!publisher.is_valid_route(0, &route), "it would overtake what is in flight elsewhere");
 
     let other = publisher.route(0, "b");
-    assert!(!other.is_last && publisher.holds(0, &other));
+    assert!(!other.is_last && publisher.is_valid_route(0, &other));
     publisher.zones.forget(Some(there));
-    assert!(!publisher.holds(0, &other), "something may be known by now");
+    assert!(!publisher.is_valid_route(0, &other), "something may be known by now");
 }
 
 #[test]
@@ -94,9 +98,9 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
     let refused = settle_one(&mut publisher, first);
     publisher.give_back(refused);
     publisher.push(Outgoing::Single(messages.single()));
-    assert_eq!(publisher.next(0, "a"), Next::Hold, "the second may come back");
+    assert_eq!(publisher.next(0, "a"), Next::AwaitInFlight, "the second may come back");
     publisher.zones.install("", &[], here, 1_000);
-    assert_eq!(publisher.next(0, "a"), Next::Hold, "the second would be overtaken by the first");
+    assert_eq!(publisher.next(0, "a"), Next::AwaitInFlight, "the second would be overtaken by the first");
     let refused = settle_one(&mut publisher, second);
     publisher.give_back(refused);
     assert!(matches!(publisher.next(0, "a"), Next::Send { owner, qos: 1, .. } if owner == here));
@@ -189,7 +193,7 @@ fn messages_that_went_together_come_back_each_for_itself() {
     // Refused from the second on: the last is still out, and nothing passes it.
     publisher.give_back(outer[0].section(1, 1));
     publisher.give_back(middle[0].clone());
-    assert_eq!((publisher.waiting(), publisher.next(0, "a")), (3, Next::Hold));
+    assert_eq!((publisher.waiting(), publisher.next(0, "a")), (3, Next::AwaitInFlight));
     let last = settle(&mut publisher, 0, u64::MAX);
     assert_eq!((last.len(), publisher.in_flight()), (1, 0));
     publisher.give_back(last[0].clone());
@@ -238,12 +242,12 @@ fn what_waits_dies_in_time_and_what_was_begun_does_not() {
     messages.open(&mut publisher, "b", Some(1));
     messages.open(&mut publisher, "c", Some(1));
     let begun = publisher.take_first("b").expect("its first part");
-    assert_eq!((publisher.next_death(), publisher.expire(999_999)), (Some(1_000_000), vec![]));
-    let died: Vec<u64> = publisher.expire(2_000_000).into_iter().map(|ended| ended.message).collect();
-    assert_eq!(died, [3, 10, 4], "in the order of their deaths");
-    assert_eq!(publisher.next_death(), Some(3_000_000));
+    assert_eq!((publisher.next_expiry(), publisher.expire(999_999)), (Some(1_000_000), vec![]));
+    let expired: Vec<u64> = publisher.expire(2_000_000).into_iter().map(|ended| ended.message).collect();
+    assert_eq!(expired, [3, 10, 4], "in the order of their expiry");
+    assert_eq!(publisher.next_expiry(), Some(3_000_000));
     let first = publisher.take_first("a").expect("two are left");
-    assert_eq!((first.sequence, publisher.next_death()), (1, None));
+    assert_eq!((first.sequence, publisher.next_expiry()), (1, None));
     publisher.give_back(first);
     assert_eq!(publisher.expire(3_000_000)[0].message, 1, "it came back, and waits again");
     assert_eq!(publisher.take_first("a").map(|fragment| fragment.sequence), Some(2));

@@ -62,7 +62,7 @@ type Name = (Arc<str>, u64, Arc<str>);
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum StepResult {
     Done,
     /// More messages are left.
     More,
@@ -73,7 +73,7 @@ enum Progress {
 /// The replays of a worker's sessions.
 #[derive(Default)]
 pub struct Replays {
-    sessions: BTreeMap<SessionKey, OfSession>,
+    sessions: BTreeMap<SessionKey, SessionReplays>,
     /// The sessions whose replays can continue, the next one first. A session that has no replays any more is
     /// skipped.
     turns: VecDeque<SessionKey>,
@@ -84,7 +84,7 @@ pub struct Replays {
 
 /// The replays of one session, the next one first.
 #[derive(Default)]
-struct OfSession {
+struct SessionReplays {
     replays: BTreeMap<u64, Replay>,
     names: BTreeMap<Name, u64>,
     last: u64,
@@ -120,7 +120,7 @@ impl Replays {
     /// Forgets the replays of a filter for one listener, which requests all of it again. `None`: for all
     /// listeners, because the filter was unsubscribed.
     pub fn forget(&mut self, session: SessionKey, filter: &str, listener: Option<u64>) {
-        let next = |known: &OfSession| {
+        let next = |known: &SessionReplays| {
             let from: Name = (filter.into(), listener.unwrap_or(0), "".into());
             let (name, _) = known.names.range(from..).next()?;
             let is_one = *name.0 == *filter && listener.is_none_or(|listener| name.1 == listener);
@@ -138,7 +138,7 @@ impl Replays {
 
     /// Requests for the messages of a subtree that are still to be sent, by session.
     pub fn within<'a>(&'a self, subtree: &'a str) -> impl Iterator<Item = (SessionKey, Request<'a>)> {
-        let of_session = |(&session, known): (&SessionKey, &'a OfSession)| {
+        let of_session = |(&session, known): (&SessionKey, &'a SessionReplays)| {
             known.replays.values().map(move |replay| (session, replay))
         };
         let all = self.sessions.iter().flat_map(of_session);

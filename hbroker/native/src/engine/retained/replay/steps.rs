@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Name, Progress, Replay, Request};
+use super::{Name, Replay, Request, StepResult};
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::metrics::message_metrics::MessageMetrics;
@@ -40,13 +40,13 @@ impl Forwarder {
         }
         let newest = self.retained.lock().newest();
         let mut replay = Replay { name, wanted: wanted.into(), qos, newest, cursor };
-        let progress = self.advance(now, session, &mut replay, out);
-        if progress == Progress::Done {
+        let result = self.advance(now, session, &mut replay, out);
+        if result == StepResult::Done {
             return true;
         }
         let is_taken = self.replays.add(session, replay);
         if is_taken {
-            self.go_on(now, session, progress, out);
+            self.go_on(now, session, result, out);
         } else {
             out.counters.drop(Drop::ReplaysFull);
         }
@@ -61,17 +61,17 @@ impl Forwarder {
         let Some(mut replay) = self.replays.take_first(session) else {
             return;
         };
-        let progress = self.advance(now, session, &mut replay, out);
-        if progress != Progress::Done && !self.replays.put_back(session, replay) {
+        let result = self.advance(now, session, &mut replay, out);
+        if result != StepResult::Done && !self.replays.put_back(session, replay) {
             out.counters.drop(Drop::ReplaysFull);
         }
-        self.go_on(now, session, progress, out);
+        self.go_on(now, session, result, out);
     }
 
-    fn go_on(&mut self, now: Micros, session: SessionKey, progress: Progress, out: &mut Outbound) {
-        match progress {
-            Progress::Paused => out.await_room(session),
-            Progress::Done | Progress::More => self.replays.resume(now, session),
+    fn go_on(&mut self, now: Micros, session: SessionKey, result: StepResult, out: &mut Outbound) {
+        match result {
+            StepResult::Paused => out.await_room(session),
+            StepResult::Done | StepResult::More => self.replays.resume(now, session),
         }
     }
 
@@ -82,9 +82,9 @@ impl Forwarder {
         session: SessionKey,
         replay: &mut Replay,
         out: &mut Outbound,
-    ) -> Progress {
+    ) -> StepResult {
         if !out.has_room_for_retained(session, replay.qos, 0) {
-            return Progress::Paused;
+            return StepResult::Paused;
         }
         let batch = {
             let mut retained = self.retained.lock();
@@ -100,16 +100,16 @@ impl Forwarder {
             if !out.has_room_for_retained(session, qos, piece.field.len()) {
                 replay.cursor =
                     Cursor { topic: publish.topic.into(), serial: piece.serial, fragments: piece.index };
-                return Progress::Paused;
+                return StepResult::Paused;
             }
             send(now, session, &piece.field, qos, replay.name.1, out);
         }
         match batch.rest {
             Some(cursor) => {
                 replay.cursor = cursor;
-                Progress::More
+                StepResult::More
             }
-            None => Progress::Done,
+            None => StepResult::Done,
         }
     }
 }

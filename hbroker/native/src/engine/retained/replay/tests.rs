@@ -16,7 +16,7 @@ fn key(slot: usize) -> SessionKey {
 
 /// What all of them cost, counted anew.
 fn real_cost(replays: &Replays) -> usize {
-    let of_one = |known: &OfSession| {
+    let of_one = |known: &SessionReplays| {
         let cost: usize = known.replays.values().map(Replay::cost).sum();
         assert_eq!((known.bytes, known.names.len()), (cost, known.replays.len()));
         assert!(!known.replays.is_empty());

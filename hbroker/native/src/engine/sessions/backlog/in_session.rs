@@ -1,8 +1,8 @@
 //! The backlog as a part of its session: what joins it and leaves it, and when it ends.
 
-use super::{Backlog, Known, Loaded};
+use super::{Backlog, Loaded, StoredQueueView};
 use crate::Micros;
-use crate::engine::handover::copied::Copied;
+use crate::engine::handover::copied::SessionExport;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::{Counters, Drop};
@@ -34,8 +34,8 @@ impl SessionQueue {
     }
 
     /// These messages of the stored queue have moved to another owner.
-    pub fn leave_out(&mut self, moved: &RangeSet) {
-        self.backlog_mut().iter_mut().for_each(|backlog| backlog.leave_out(moved));
+    pub fn exclude_moved(&mut self, moved: &RangeSet) {
+        self.backlog_mut().iter_mut().for_each(|backlog| backlog.exclude_moved(moved));
     }
 
     /// The link has ended. The messages that were on it, and are newer than the first one of the backlog, become a part of
@@ -79,9 +79,9 @@ impl Session {
         }
     }
 
-    /// So many messages of its backlog were taken out, because they move.
-    pub(in crate::engine::sessions) fn leave_backlog(&mut self, count: u64, cost: usize) {
-        let extra = self.queue.backlog_mut().as_mut().map_or(0, |backlog| backlog.leave(count, cost));
+    /// `count` messages of its backlog were taken out, because they move.
+    pub(in crate::engine::sessions) fn note_taken_from_backlog(&mut self, count: u64, cost: usize) {
+        let extra = self.queue.backlog_mut().as_mut().map_or(0, |backlog| backlog.note_taken(count, cost));
         self.session_counters.accepted += extra;
         self.end_backlog_if_empty();
     }
@@ -96,7 +96,7 @@ impl Session {
         let Self { queue, in_flight, busy, session_counters, .. } = self;
         let busy = busy.get_or_insert_default();
         busy.moving.remove_all(&stored.numbers);
-        busy.copied.iter_mut().for_each(Copied::begin_again);
+        busy.session_exports.iter_mut().for_each(SessionExport::begin_again);
         session_counters.accepted += count;
         while queue.newest().is_some_and(|newest| newest.stored > first)
             && let Some(newest) = queue.pop_newest()
@@ -111,7 +111,7 @@ impl Session {
             .backlog_mut()
             .get_or_insert_with(|| Box::new(Backlog::empty(first, 0, Overflow::default())));
         backlog.take_back(&stored);
-        backlog.leave_uncounted(is_ready, count);
+        backlog.add_uncounted(is_ready, count);
         for (sent, open) in in_flight.iter() {
             for (position, count) in open.runs() {
                 let (from, last) = (
@@ -178,12 +178,12 @@ impl Session {
         pending: &mut PendingSettlement,
         counters: &mut Counters,
     ) -> bool {
-        let (cost, limit) = (queued_message.cost(), self.queue.limit(self.beyond(), usize::MAX));
-        if self.keeps(queued_message) || !self.queue.is_over_with(cost, limit) {
+        let (cost, limit) = (queued_message.cost(), self.queue.limit(self.kept_size(), usize::MAX));
+        if self.must_keep(queued_message) || !self.queue.is_over_with(cost, limit) {
             return true;
         }
-        for dead in self.queue.take_dead(now) {
-            self.expire(&dead, pending);
+        for expired in self.queue.take_expired(now) {
+            self.expire(&expired, pending);
         }
         let fits = cost <= limit.bytes && limit.messages > 0;
         if queued_message.overflow == Overflow::DropOldest && fits {
@@ -233,7 +233,7 @@ impl Session {
         self.session_counters.accepted += spooled.live();
         let before = self.queue.backlog_mut().take().map(|backlog| *backlog);
         let mut backlog = Backlog::append_queue(before, spooled, base);
-        backlog.leave_uncounted(self.is_ready(), spooled.live());
+        backlog.add_uncounted(self.is_ready(), spooled.live());
         *self.queue.backlog_mut() = Some(Box::new(backlog));
     }
 
@@ -247,7 +247,7 @@ impl Session {
         let count = list.queued_messages.len() as u64;
         self.session_counters.accepted += count;
         let is_ready = self.is_ready();
-        self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.leave_uncounted(is_ready, count));
+        self.queue.backlog_mut().iter_mut().for_each(|backlog| backlog.add_uncounted(is_ready, count));
         for mut queued_message in list.queued_messages {
             if queued_message.stored > 0 {
                 self.renumber_moved(queued_message.stored);
@@ -266,7 +266,7 @@ impl Session {
         let last = self.last_stored();
         let Self { queue, busy, .. } = self;
         let BusyState { stored_base, moving, launched, .. } = &**busy.get_or_insert_default();
-        let known = Known { base: *stored_base, moving, launched };
-        Some(queue.backlog_mut().as_mut()?.load(from, answer, last, &known))
+        let stored_queue = StoredQueueView { base: *stored_base, moving, launched };
+        Some(queue.backlog_mut().as_mut()?.load(from, answer, last, &stored_queue))
     }
 }

@@ -52,21 +52,21 @@ pub struct Backlog {
     passed_over: RangeSet,
     /// Messages behind its first one that have moved to another owner.
     moved: RangeSet,
-    /// The store was asked for the messages from the first number on, and has not answered. The last message
-    /// that was stored at that time has the second number.
+    /// The request that the store has not answered: the number of the first message that was requested, and the number
+    /// of the last message that was stored at that time.
     requested: Option<(u64, u64)>,
     /// The answer to that request is not to be used.
     is_void: bool,
 }
 
-/// What a session knows of its stored queue, as in its `BusyState`.
-struct Known<'a> {
+/// The state of a session's stored queue, borrowed from its `BusyState`.
+struct StoredQueueView<'a> {
     base: u64,
     moving: &'a RangeSet,
     launched: &'a RangeSet,
 }
 
-/// What came of an answer of the store.
+/// The messages that an answer of the store brings back into memory, and those that were not as expected.
 #[derive(Debug, Default)]
 struct Loaded {
     queued_messages: Vec<QueuedMessage>,
@@ -147,14 +147,16 @@ impl Backlog {
         self.passed_over.remove_all(&stored.numbers);
     }
 
-    /// These messages have moved. What was read before has them still.
-    fn leave_out(&mut self, moved: &RangeSet) {
+    /// These messages have moved to another owner, and leave the backlog. The answer to a request from before may still
+    /// contain them, so it is void.
+    fn exclude_moved(&mut self, moved: &RangeSet) {
         self.moved.insert_all(moved);
         self.is_void = self.requested.is_some();
     }
 
-    /// So many messages were taken out, because they move. Returns how many of them were not expected here.
-    fn leave(&mut self, count: u64, cost: usize) -> u64 {
+    /// `count` messages of the backlog were taken out, because they move. Returns by how many these exceed the messages
+    /// that the backlog counted.
+    fn note_taken(&mut self, count: u64, cost: usize) -> u64 {
         let extra = count.saturating_sub(self.messages);
         self.messages = self.messages.saturating_sub(count);
         self.bytes = if self.messages == 0 { 0 } else { self.bytes.saturating_sub(cost) };
@@ -162,7 +164,8 @@ impl Backlog {
         extra
     }
 
-    /// Leaves messages out at both ends that are not in the backlog: on the link, moved, or taken out (`moving`).
+    /// Moves both ends past messages that are not in the backlog: they are on the link, have moved, or were taken out
+    /// (`moving`).
     fn trim(&mut self, moving: &RangeSet) {
         let others = [&self.passed_over, &self.moved, moving];
         let next = |number: u64| others.iter().fold(number, |number, set| set.next_missing(number));
@@ -193,9 +196,9 @@ impl Backlog {
         dropped
     }
 
-    /// Adds what the store answered to the request for the messages from `from` on. `last`: the number of the
-    /// last message that was stored for the session.
-    fn load(&mut self, from: u64, answer: Messages, last: u64, known: &Known<'_>) -> Loaded {
+    /// Handles the store's answer to the request for the messages from `from` on. `last`: the number of the last
+    /// message that was stored for the session.
+    fn load(&mut self, from: u64, answer: Messages, last: u64, stored_queue: &StoredQueueView<'_>) -> Loaded {
         let mut loaded = Loaded::default();
         let first = self.next;
         let (requested, is_void) = (self.requested.take(), std::mem::take(&mut self.is_void));
@@ -206,7 +209,7 @@ impl Backlog {
         // Some may have been dropped since the request.
         let is_in = |stored: &Stored| {
             stored.number >= first
-                && !known.moving.contains(stored.number)
+                && !stored_queue.moving.contains(stored.number)
                 && !self.passed_over.contains(stored.number)
         };
         let in_backlog: Vec<Stored> = answer.messages.into_iter().filter(is_in).collect();
@@ -217,7 +220,9 @@ impl Backlog {
             match storing::restored(stored) {
                 Some(queued_message) => {
                     self.take(queued_message.cost());
-                    loaded.queued_messages.push(queued_message.in_session(known.base, known.launched));
+                    loaded
+                        .queued_messages
+                        .push(queued_message.in_session(stored_queue.base, stored_queue.launched));
                 }
                 None => {
                     self.take(0);
@@ -228,7 +233,7 @@ impl Backlog {
         // At the end of the stored queue may be numbers that the store never got.
         let next = if answer.is_all { answer.next.max(last_then + 1) } else { answer.next };
         self.next = self.next.max(next.min(last + 1));
-        self.trim(known.moving);
+        self.trim(stored_queue.moving);
         loaded.lost = self.messages.saturating_sub(last + 1 - self.next);
         (0..loaded.lost).for_each(|_| self.take(0));
         self.uncounted = self.uncounted.min(self.messages);
@@ -264,8 +269,9 @@ impl Backlog {
         Bounds { messages: counted as usize, bytes: bytes as usize }
     }
 
-    /// So many messages come with a subtree.
-    fn leave_uncounted(&mut self, is_ready: bool, count: u64) {
+    /// `count` messages came with a subtree. If the session counts as connected, the bounds of the queue do not apply
+    /// to them.
+    fn add_uncounted(&mut self, is_ready: bool, count: u64) {
         self.uncounted += if is_ready { count } else { 0 };
     }
 
@@ -295,14 +301,14 @@ mod tests {
         backlog.requested = Some((1, 10));
         moved.insert_range(3, 5);
         moving.insert_range(3, 5);
-        assert_eq!(backlog.leave(3, 300), 0, "they are taken out");
+        assert_eq!(backlog.note_taken(3, 300), 0, "they are taken out");
         moving.remove_all(&moved);
-        backlog.leave_out(&moved);
-        let known = Known { base: 100, moving: &moving, launched: &RangeSet::default() };
-        assert!(backlog.load(1, answer(1..=10), 10, &known).queued_messages.is_empty());
+        backlog.exclude_moved(&moved);
+        let stored_queue = StoredQueueView { base: 100, moving: &moving, launched: &RangeSet::default() };
+        assert!(backlog.load(1, answer(1..=10), 10, &stored_queue).queued_messages.is_empty());
         assert_eq!((backlog.next(), backlog.size().messages, backlog.requested), (1, 7, None));
         backlog.requested = Some((1, 10));
-        let loaded = backlog.load(1, answer((1..=2).chain(6..=10)), 10, &known);
+        let loaded = backlog.load(1, answer((1..=2).chain(6..=10)), 10, &stored_queue);
         let numbers: Vec<u64> = loaded.queued_messages.iter().map(|one| one.number).collect();
         assert_eq!(numbers, [101, 102, 106, 107, 108, 109, 110]);
         assert_eq!((loaded.lost, loaded.extra, backlog.size().messages), (0, 0, 0));

@@ -1,7 +1,7 @@
 //! When a worker's queues become backlogs, and when these are read.
 
 use crate::Micros;
-use crate::engine::handover::exporting::Exporting;
+use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::session::Session;
@@ -41,11 +41,11 @@ impl Outbound {
         let ticket = queued_message.ticket.take();
         session.accept(now, 1, &mut queued_message);
         let (before, source) =
-            (session.waiting(), queued_message.source.filter(|_| session.keeps(&queued_message)));
+            (session.queue_charge(), queued_message.source.filter(|_| session.must_keep(&queued_message)));
         let has_room = session.make_room(now, &queued_message, pending, counters);
         if has_room && queued_message.group.is_some() {
             // It may come from another member, of a subtree that is not served any more.
-            exports.iter_mut().for_each(|exporting| exporting.copy_up_to(key, queued_message.number));
+            exports.iter_mut().for_each(|worker_export| worker_export.copy_up_to(key, queued_message.number));
         }
         if has_room {
             session.store_behind(storing, queued_message, ticket);
@@ -57,9 +57,9 @@ impl Outbound {
             counters.drop(Drop::QueueFull);
         }
         session.end_backlog_if_empty();
-        let after = session.waiting();
-        sessions.recount(before, after);
-        self.hold_source(now, key, source);
+        let after = session.queue_charge();
+        sessions.update_queue_charge(before, after);
+        self.throttle_source(now, key, source);
         self.refill(key);
         self.sessions.watch(now, key);
         has_room && ticket.is_some()
@@ -67,7 +67,7 @@ impl Outbound {
 
     /// The newest messages of a session become its backlog, until few are in memory, if they are stored.
     pub fn spill(&mut self, key: SessionKey, most: usize) {
-        let can_spill = !self.exports.iter().any(Exporting::is_ending);
+        let can_spill = !self.exports.iter().any(WorkerExport::is_ending);
         if let (Some(session), Some(storing)) = (self.sessions.get_mut(key), self.storing.as_deref_mut())
             && can_spill
             && !session.is_member
@@ -75,11 +75,11 @@ impl Outbound {
             && session.queue.bytes() > most
             && session.queue.newest().is_some_and(|newest| newest.stored > 0 && newest.ticket.is_none())
         {
-            let before = session.waiting();
+            let before = session.queue_charge();
             session.store_all(storing); // A session with a backlog holds no PUBACK back.
             session.queue.spill(most);
-            let after = session.waiting();
-            self.sessions.recount(before, after);
+            let after = session.queue_charge();
+            self.sessions.update_queue_charge(before, after);
         }
     }
 
@@ -116,7 +116,13 @@ impl Outbound {
             && backlog.requested.is_none()
         {
             backlog.requested = Some((backlog.next, last));
-            storing.request(ReadRequest { key, session: id, from: backlog.next, bytes: most, copying: None });
+            storing.request(ReadRequest {
+                key,
+                session: id,
+                from: backlog.next,
+                bytes: most,
+                for_export: None,
+            });
         }
     }
 
@@ -126,7 +132,7 @@ impl Outbound {
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        let before = session.waiting();
+        let before = session.queue_charge();
         let Some(loaded) = session.load(from, answer) else {
             return;
         };
@@ -137,17 +143,18 @@ impl Outbound {
         counters.drop_many(Drop::Damaged, damaged);
         pending.settled.extend(loaded.invalid.into_iter().map(|number| (session.id, number)));
         loaded.queued_messages.into_iter().for_each(|queued_message| session.queue.push(queued_message));
-        let after = session.waiting();
-        sessions.recount(before, after);
+        let after = session.queue_charge();
+        sessions.update_queue_charge(before, after);
         self.pump(now, key);
-        self.weigh_if_changed(key);
+        self.update_charge_if_changed(key);
         self.sessions.watch(now, key);
     }
 
     /// The store's answer to a request of an export.
     pub fn take_read(&mut self, export: u64, request: u64, answer: Messages) {
-        if let Some(exporting) = self.exports.iter_mut().find(|exporting| exporting.id == export) {
-            exporting.take_answer(request, answer);
+        if let Some(worker_export) = self.exports.iter_mut().find(|worker_export| worker_export.id == export)
+        {
+            worker_export.take_answer(request, answer);
         }
     }
 

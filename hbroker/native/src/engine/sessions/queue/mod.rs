@@ -67,11 +67,11 @@ impl SessionQueue {
         (self.most_messages, self.most_bytes) = (at_most(bounds.messages), at_most(bounds.bytes));
     }
 
-    /// The bounds that apply: its own, or `beyond` if that is more, but at most `most` bytes.
-    pub fn limit(&self, beyond: Bounds, most: usize) -> Bounds {
+    /// The bounds that apply: its own, or `kept_size` if that is more, but at most `most` bytes.
+    pub fn limit(&self, kept_size: Bounds, most: usize) -> Bounds {
         Bounds {
-            messages: beyond.messages.max(self.most_messages as usize),
-            bytes: beyond.bytes.max(self.most_bytes as usize).min(most),
+            messages: kept_size.messages.max(self.most_messages as usize),
+            bytes: kept_size.bytes.max(self.most_bytes as usize).min(most),
         }
     }
 
@@ -159,18 +159,18 @@ impl SessionQueue {
 
     /// Takes the expired messages out. The whole queue is searched, but only if a message can have expired
     /// since the last search.
-    pub fn take_dead(&mut self, now: Micros) -> Vec<QueuedMessage> {
+    pub fn take_expired(&mut self, now: Micros) -> Vec<QueuedMessage> {
         if now < self.next_expiry {
             return Vec::new();
         }
-        let dead = self.extract(|queued_message| queued_message.expires <= now);
+        let expired = self.extract(|queued_message| queued_message.expires <= now);
         self.next_expiry = self
             .queued_messages
             .iter()
             .map(|queued_message| queued_message.expires)
             .min()
             .unwrap_or(Micros::MAX);
-        dead
+        expired
     }
 
     /// Removes the next message of a queue that is too large.

@@ -102,7 +102,7 @@ fn gives_way_as_its_policies_say_and_stays_within_its_bounds() {
             let mut has_ended = false;
             let limit = queue.limit(Bounds::default(), most);
             if queue.is_over(limit) {
-                expired += queue.take_dead(now).len();
+                expired += queue.take_expired(now).len();
                 while let Some(excess) = queue.next_excess(limit) {
                     dropped += 1;
                     has_ended |= matches!(excess, Excess::End(_));
@@ -119,14 +119,14 @@ fn gives_way_as_its_policies_say_and_stays_within_its_bounds() {
 }
 
 #[test]
-fn a_search_for_the_dead_is_made_only_when_something_can_have_died() {
+fn expired_messages_are_searched_for_only_when_one_can_have_expired() {
     let bounds = Bounds { messages: 10, bytes: usize::MAX };
     let mut queue = SessionQueue::new(bounds);
     (0..8).for_each(|index| queue.push(queued_message(index, 8, Overflow::DropOldest, 100 + index % 2)));
-    assert!(queue.take_dead(99).is_empty());
-    assert_eq!(queue.take_dead(100).len(), 4);
+    assert!(queue.take_expired(99).is_empty());
+    assert_eq!(queue.take_expired(100).len(), 4);
     assert_eq!((queue.next_expiry, queue.loaded()), (101, 4));
-    assert_eq!(queue.take_dead(101).len(), 4);
+    assert_eq!(queue.take_expired(101).len(), 4);
     assert_eq!((queue.next_expiry, queue.bytes()), (Micros::MAX, 0));
 }
 

@@ -4,31 +4,32 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::Micros;
-use crate::engine::handover::copied::{Copied, Step};
-use crate::engine::handover::held_queues::Moving;
+use crate::engine::handover::copied::{CopyStep, SessionExport};
+use crate::engine::handover::held_queues::HeldQueue;
 use crate::engine::handover::stored_copies::{Read, SessionReader, StoredPart};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::backlog::Backlog;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
 use crate::engine::sessions::queue::MessageList;
-use crate::engine::sessions::session::{BusyState, Left, Session};
+use crate::engine::sessions::session::{BusyState, ExtractedQueue, Session};
 use crate::engine::sessions::settlement::PendingSettlement;
 use crate::engine::sessions::storing::Storing;
 use crate::link::receive::ranges::RangeSet;
 use crate::topic::Region;
 
-/// What came of a step of copying a session's messages.
+/// How a step of copying one session's messages ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// A message with a ticket comes next, or a newer one than this round copies. What is left is the difference.
-    Over,
+pub enum CopyProgress {
+    /// This round copies no more of the session: the next message has a ticket, or is newer than the round, or there
+    /// is none. What is left is the difference.
+    Done,
     /// The step is full.
-    Full,
-    /// The store is reading the next ones.
-    Reads,
+    StepFull,
+    /// The store is reading the next messages.
+    AwaitsStore,
 }
 
-/// What copying messages from a session's stored queue needs to know.
+/// Copies messages that only the store has. Borrows the parts of the session that this needs.
 struct StoredCopying<'a, 'b> {
     session_reader: &'a mut SessionReader<'b>,
     region: Region<'a>,
@@ -39,51 +40,51 @@ struct StoredCopying<'a, 'b> {
 
 impl StoredCopying<'_, '_> {
     /// Copies messages that only the store has, and whose numbers are below `bound`.
-    fn copy(&mut self, copied: &mut Copied, bound: u64, step: &mut Step) -> Progress {
+    fn copy(&mut self, session_export: &mut SessionExport, bound: u64, step: &mut CopyStep) -> CopyProgress {
         let Self { session_reader, region, moving, launched, backlog } = self;
         let Some(backlog) = backlog else {
-            return Progress::Over;
+            return CopyProgress::Done;
         };
-        if !copied.is_reading() {
+        if !session_export.is_reading() {
             session_reader.reader.forget();
         }
         let (base, last) = (session_reader.base, session_reader.last);
         let (key, session) = (session_reader.key, session_reader.session);
         loop {
-            let from = copied.next().max(base + backlog.next());
+            let from = session_export.next().max(base + backlog.next());
             if from >= bound || from > last {
-                return Progress::Over;
+                return CopyProgress::Done;
             }
             let (queued_messages, next) = match session_reader.read(from - base) {
                 Read::Part(queued_messages, next) => (queued_messages, next),
                 Read::Requested => {
-                    copied.begin_to_read();
-                    return Progress::Reads;
+                    session_export.begin_to_read();
+                    return CopyProgress::AwaitsStore;
                 }
-                Read::Awaited => return Progress::Reads,
+                Read::Awaited => return CopyProgress::AwaitsStore,
             };
             while let Some(first) = queued_messages.front() {
                 let number = base + first.stored;
                 if number >= bound {
-                    return Progress::Over;
+                    return CopyProgress::Done;
                 } else if step.is_full() {
-                    return Progress::Full;
+                    return CopyProgress::StepFull;
                 }
                 let Some(first) = queued_messages.pop_front() else { break };
                 let is_unread = number >= from
                     && !moving.contains(first.stored)
                     && !backlog.passes_over(first.stored)
-                    && !copied.is_gone_unread(number);
+                    && !session_export.is_gone_unread(number);
                 if is_unread {
                     let queued_message = first.in_session(base, launched);
                     let is_its = queued_message.is_of(*region);
-                    copied.pass(&queued_message, is_its);
+                    session_export.pass(&queued_message, is_its);
                     step.examined(is_its.then_some((key.0, session, &queued_message)));
                 } else {
-                    copied.pass_to(number + 1);
+                    session_export.pass_to(number + 1);
                 }
             }
-            copied.pass_to(base + next);
+            session_export.pass_to(base + next);
         }
     }
 }
@@ -93,24 +94,27 @@ impl Session {
     pub fn copy(
         &mut self,
         region: Region<'_>,
-        step: &mut Step,
+        step: &mut CopyStep,
         session_reader: &mut SessionReader<'_>,
-    ) -> Progress {
+    ) -> CopyProgress {
         let export = session_reader.export;
-        let is_known = self.busy.iter().any(|busy| busy.copied.iter().any(|copied| copied.is_of(export)));
+        let is_known = self
+            .busy
+            .iter()
+            .any(|busy| busy.session_exports.iter().any(|session_export| session_export.is_of(export)));
         if !is_known && self.is_idle() {
-            return Progress::Over;
+            return CopyProgress::Done;
         }
         let oldest = self.oldest();
         let Self { id, key, queue, in_flight, newest, busy, .. } = self;
-        let BusyState { copied, moving, launched, .. } = &mut **busy.get_or_insert_default();
-        let copied = Copied::among(copied, export);
-        step.gone.extend(copied.take_gone(key.0, oldest));
-        let next = copied.next();
+        let BusyState { session_exports, moving, launched, .. } = &mut **busy.get_or_insert_default();
+        let session_export = SessionExport::among(session_exports, export);
+        step.gone.extend(session_export.take_gone(key.0, oldest));
+        let next = session_export.next();
         let is_waited_for =
             |sent: &QueuedBatch| sent.queued_message.number >= next && sent.queued_message.ticket.is_some();
         if next > *newest || in_flight.iter().next().is_some_and(|(sent, _)| is_waited_for(sent)) {
-            return Progress::Over;
+            return CopyProgress::Done;
         }
         let newer = in_flight
             .iter()
@@ -122,88 +126,98 @@ impl Session {
         let backlog = queue.backlog();
         let mut stored_copying = StoredCopying { session_reader, region, moving, launched, backlog };
         for queued_message in sent.iter().chain(queue.beginning_with(next)) {
-            let progress = stored_copying.copy(copied, queued_message.number, step);
-            if progress != Progress::Over {
+            let progress = stored_copying.copy(session_export, queued_message.number, step);
+            if progress != CopyProgress::Done {
                 return progress;
             } else if queued_message.ticket.is_some() {
-                return Progress::Over;
+                return CopyProgress::Done;
             } else if step.is_full() {
-                return Progress::Full;
+                return CopyProgress::StepFull;
             }
             let is_its = queued_message.is_of(region);
-            copied.pass(queued_message, is_its);
+            session_export.pass(queued_message, is_its);
             step.examined(is_its.then_some((key.0, *id, queued_message)));
         }
-        let progress = stored_copying.copy(copied, u64::MAX, step);
-        if progress == Progress::Over {
-            copied.end_reading();
+        let progress = stored_copying.copy(session_export, u64::MAX, step);
+        if progress == CopyProgress::Done {
+            session_export.end_reading();
             stored_copying.session_reader.reader.forget();
         }
         progress
     }
 
     /// Whether some of its messages up to this number are still to be copied from its stored queue.
-    pub fn is_uncopied_up_to(&self, export: u64, last: u64) -> bool {
-        let copied = self.busy.iter().flat_map(|busy| &busy.copied).find(|copied| copied.is_of(export));
-        let next = copied.map_or(1, Copied::next);
+    pub fn has_uncopied_up_to(&self, export: u64, last: u64) -> bool {
+        let session_export = self
+            .busy
+            .iter()
+            .flat_map(|busy| &busy.session_exports)
+            .find(|session_export| session_export.is_of(export));
+        let next = session_export.map_or(1, SessionExport::next);
         self.first_unread().is_some_and(|first| first.max(next) <= last)
     }
 
     /// The region has changed: the copies so far are void.
-    pub fn copy_anew(&mut self, export: u64) {
-        self.copied().filter(|copied| copied.is_of(export)).for_each(Copied::begin_again);
+    pub fn restart_copy(&mut self, export: u64) {
+        self.session_exports()
+            .filter(|session_export| session_export.is_of(export))
+            .for_each(SessionExport::begin_again);
     }
 
     /// The exports for which messages were copied.
     pub fn exports(&self) -> impl Iterator<Item = u64> {
-        let copied = self.busy.iter().flat_map(|busy| &busy.copied);
-        copied.filter(|copied| copied.has_some()).map(Copied::export)
+        let session_exports = self.busy.iter().flat_map(|busy| &busy.session_exports);
+        session_exports.filter(|session_export| session_export.has_some()).map(SessionExport::export)
     }
 
     /// The subtree does not move after all.
     pub fn stop_copying(&mut self, export: u64) {
         if let Some(busy) = &mut self.busy {
-            busy.copied.retain(|copied| !copied.is_of(export));
+            busy.session_exports.retain(|session_export| !session_export.is_of(export));
         }
     }
 
-    /// Takes its messages of a region out, in order, with their tickets: those in flight, then the queued
-    /// ones, and those that only the store has. This costs as much as there is in memory.
+    /// Takes the session's messages of a region out, in order: those in flight, then the queued ones, and those that
+    /// only the store has. The time is in proportion to the messages in memory.
     ///
     /// A message with a ticket is dropped, because its publisher gets a refusal and sends it to the next
     /// owner. It moves all the same if a later message of its topic moves, so that the order is kept.
-    pub fn leave(
+    pub fn extract_region(
         &mut self,
         export: u64,
         region: Region<'_>,
         pending: &mut PendingSettlement,
-    ) -> Option<Left> {
+    ) -> Option<ExtractedQueue> {
         if self.is_idle() && self.busy.is_none() {
             return None;
         }
         let (oldest, first_unread) = (self.oldest(), self.first_unread());
-        let mut copied = Copied::take_from(&mut self.busy.get_or_insert_default().copied, export);
-        let gone = copied.take_gone(self.key.0, oldest);
+        let mut session_export =
+            SessionExport::take_from(&mut self.busy.get_or_insert_default().session_exports, export);
+        let gone = session_export.take_gone(self.key.0, oldest);
         let sent = self.in_flight.extract(|sent| sent.queued_message.is_of(region));
         let sent = sent.into_iter().flat_map(|(sent, open)| sent.into_queued_messages(open));
         let sent: Vec<QueuedMessage> = sent.collect();
         sent.iter().for_each(|queued_message| self.credit.settle(1, queued_message.field.len()));
-        let is_whole = !copied.has_others()
-            && self.queue.beginning_with(copied.next()).all(|queued_message| queued_message.is_of(region));
+        let is_whole = !session_export.has_others()
+            && self
+                .queue
+                .beginning_with(session_export.next())
+                .all(|queued_message| queued_message.is_of(region));
         let mut list = if is_whole {
             self.queue.take_all()
         } else {
             self.queue.extract_list(|queued_message| queued_message.is_of(region))
         };
         sent.into_iter().rev().for_each(|queued_message| list.push_first(queued_message));
-        let (taken, behind) = (list.queued_messages.len() as u64, list.split_off(copied.next()));
+        let (taken, behind) = (list.queued_messages.len() as u64, list.split_off(session_export.next()));
         let mut stored = StoredPart::new(self.key);
         // The messages of a member of a group may go to other members, so they stay in memory, unless newer ones do
         // not.
         if !self.is_member || first_unread.is_some() {
             list.take_stored(&mut stored);
         }
-        let unread = self.take_unread(&mut copied, first_unread, &mut stored);
+        let unread = self.take_unread(&mut session_export, first_unread, &mut stored);
         let copies = list.queued_messages.len();
         self.tickets -= behind.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
         pending.tickets.extend(behind.iter().filter_map(|queued_message| queued_message.ticket));
@@ -217,19 +231,19 @@ impl Session {
             busy.moving.insert(queued_message.stored);
         }
         let taken = taken + unread;
-        self.leave_other_exports(&stored, &list);
+        self.note_gone_in_other_exports(&stored, &list);
         self.session_counters.drop(Drop::Moved, taken);
         self.end_backlog_if_empty();
         if self.is_idle() {
             self.shrink();
         }
-        Some(Left { taken, gone, moving: Moving::of_session(self.id, stored, list, copies) })
+        Some(ExtractedQueue { taken, gone, held_queue: HeldQueue::of_session(self.id, stored, list, copies) })
     }
 
-    /// Takes those messages out that were copied, and that only the store has. Returns their number.
+    /// Takes the copied messages out that only the store has. Returns their number.
     fn take_unread(
         &mut self,
-        copied: &mut Copied,
+        session_export: &mut SessionExport,
         first_unread: Option<u64>,
         stored: &mut StoredPart,
     ) -> u64 {
@@ -237,25 +251,28 @@ impl Session {
             return 0;
         };
         let mut count = 0;
-        for (first, last) in copied.valid_from(first_unread) {
+        for (first, last) in session_export.valid_from(first_unread) {
             // Some may be on the link.
             for (first, last) in stored.numbers.missing(first - base, last - base) {
                 stored.numbers.insert_range(first, last);
                 count += last - first + 1;
             }
         }
-        let cost = copied.mean_cost() * count as usize;
+        let cost = session_export.mean_cost() * count as usize;
         stored.cost += cost;
-        self.leave_backlog(count, cost);
+        self.note_taken_from_backlog(count, cost);
         count
     }
 
-    /// Messages were taken out: they are gone for the other subtrees that are being copied.
-    fn leave_other_exports(&mut self, stored: &StoredPart, list: &MessageList) {
+    /// These messages were taken out of the session: for every other export that copied them, the copies are void.
+    fn note_gone_in_other_exports(&mut self, stored: &StoredPart, list: &MessageList) {
         let base = self.stored_base();
-        for copied in self.copied() {
-            stored.numbers.ascending().for_each(|(first, last)| copied.gone(base + first, base + last));
-            list.queued_messages.iter().for_each(|one| copied.gone(one.number, one.number));
+        for session_export in self.session_exports() {
+            stored
+                .numbers
+                .ascending()
+                .for_each(|(first, last)| session_export.note_gone(base + first, base + last));
+            list.queued_messages.iter().for_each(|one| session_export.note_gone(one.number, one.number));
         }
     }
 

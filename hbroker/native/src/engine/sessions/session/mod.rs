@@ -18,8 +18,8 @@ mod stored_queue;
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::handover::copied::Copied;
-use crate::engine::handover::held_queues::Moving;
+use crate::engine::handover::copied::SessionExport;
+use crate::engine::handover::held_queues::HeldQueue;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::counters::SessionCounters;
@@ -46,9 +46,9 @@ const LEAST_BYTES: usize = 64 << 10;
 /// If the charge of a session changes by this, it is counted at once.
 const STEP: usize = 16 << 10;
 
-/// What is queued for a session.
+/// The memory that a session's queue is charged with, and the account that pays for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueueCharge {
     /// The bytes in its queue, with the cost of keeping them.
     pub bytes: usize,
     /// Whether it counts as connected.
@@ -85,7 +85,7 @@ pub struct Session {
     pub(super) newest: u64,
     /// How many tickets its queued messages and those in flight hold.
     tickets: usize,
-    /// When the session stopped being idle; or its last acknowledgement since, until the owner looks.
+    /// When the session stopped being idle. Until the first check after that: when it acknowledged last.
     waits_since: Micros,
     /// `None`: it is idle, none of its messages move, and it has no stored queue.
     pub(super) busy: Option<Box<BusyState>>,
@@ -98,10 +98,10 @@ pub struct Session {
 /// The state of a session that is not idle, that is part of a handover, or that has a stored queue.
 #[derive(Debug, Default)]
 pub(super) struct BusyState {
-    /// `None`: the owner has not looked since the session stopped being idle.
+    /// `None`: the session was not checked since it stopped being idle.
     progress_marks: Option<ProgressMarks>,
-    /// One for each subtree that is about to move.
-    pub(super) copied: Vec<Copied>,
+    /// The session's part of each export.
+    pub(super) session_exports: Vec<SessionExport>,
     /// The charge that was counted last for [`Session::shared_bytes`]: its part of its host's share (§7.8).
     counted: Share<Prefix>,
     /// The number of the last message in its stored queue; 0: it has none.
@@ -115,14 +115,14 @@ pub(super) struct BusyState {
     pub(super) launched: RangeSet,
 }
 
-/// The messages of a subtree that moves, taken out of a session.
+/// The messages of a subtree that moves, after they were taken out of a session.
 #[derive(Debug)]
-pub struct Left {
+pub struct ExtractedQueue {
     /// The number of messages that were taken out.
     pub taken: u64,
     /// Which of the copies are void now.
     pub gone: Option<Gone>,
-    pub moving: Moving,
+    pub held_queue: HeldQueue,
 }
 
 /// The status of a session.
@@ -207,7 +207,7 @@ impl Session {
             busy.launched.insert_range(stored, queued_batch.queued_message.stored_at(count - 1));
         }
         let next = queued_batch.queued_message.number + u64::from(count);
-        self.copied().for_each(|copied| copied.launched(next));
+        self.session_exports().for_each(|session_export| session_export.note_launched(next));
         self.in_flight.open_batch(first, count, queued_batch);
     }
 
@@ -218,8 +218,10 @@ impl Session {
         in_flight.settle(first, last, |queued_batch, positions| {
             answered += u64::from(positions.len());
             credit.settle(positions.len(), queued_batch.bytes(positions));
-            for copied in busy.iter_mut().flat_map(|busy| &mut busy.copied) {
-                queued_batch.numbers(positions).for_each(|(first, last)| copied.gone(first, last));
+            for session_export in busy.iter_mut().flat_map(|busy| &mut busy.session_exports) {
+                queued_batch
+                    .numbers(positions)
+                    .for_each(|(first, last)| session_export.note_gone(first, last));
             }
             let first = &queued_batch.queued_message;
             if first.ticket.is_some() {
@@ -246,8 +248,9 @@ impl Session {
         }
     }
 
-    /// Looks at the progress of the session. Returns whether it counts as connected, but is too slow.
-    pub fn look(&mut self, now: Micros) -> bool {
+    /// Checks the progress of the session. Returns whether it has to be stalled: it counts as connected, but is
+    /// too slow.
+    pub fn check_progress(&mut self, now: Micros) -> bool {
         if self.is_stalled {
             self.recover(now);
             return false;
@@ -256,8 +259,8 @@ impl Session {
             return false;
         }
         let since = if self.progress_marks().is_none() { self.waits_since } else { now };
-        self.pass();
-        self.mark(since);
+        self.pass_marks();
+        self.mark_head(since);
         self.is_ready() && self.is_overdue(now)
     }
 
@@ -398,7 +401,8 @@ impl Session {
 
     /// The session is idle: frees the memory that it needed before.
     pub fn shrink(&mut self) {
-        self.busy.take_if(|busy| busy.copied.is_empty() && busy.counted.bytes() == 0 && busy.stored == 0);
+        self.busy
+            .take_if(|busy| busy.session_exports.is_empty() && busy.counted.bytes() == 0 && busy.stored == 0);
         self.forget_progress_marks();
         self.in_flight.shrink();
         self.queue.shrink();
@@ -437,19 +441,19 @@ impl Session {
 
     /// Whether it gets such a message even if its queue is full (§7.8): it acknowledges, and neither the
     /// session nor the subscription chose to lose messages.
-    pub fn keeps(&self, queued_message: &QueuedMessage) -> bool {
+    pub fn must_keep(&self, queued_message: &QueuedMessage) -> bool {
         self.is_ready() && !self.is_bounded && queued_message.overflow == Overflow::DropOldest
     }
 
-    /// How much its queue may have beyond its bounds: it keeps what it got while it counted as connected,
-    /// unless its client asked for smaller bounds.
-    pub fn beyond(&self) -> Bounds {
+    /// The size that its queue may keep although its bounds are smaller. A session keeps the messages that it got
+    /// while it counted as connected, unless its client asked for smaller bounds.
+    pub fn kept_size(&self) -> Bounds {
         if self.is_bounded { Bounds::default() } else { self.queue.counted_size() }
     }
 
-    /// What is queued, and whether it counts as connected.
-    pub fn waiting(&self) -> Waiting {
-        Waiting { bytes: self.queue.bytes(), is_ready: self.is_ready(), host: self.host }
+    /// The charge for its queue.
+    pub fn queue_charge(&self) -> QueueCharge {
+        QueueCharge { bytes: self.queue.bytes(), is_ready: self.is_ready(), host: self.host }
     }
 
     /// Whether no message is queued or in flight.
@@ -552,13 +556,13 @@ impl Session {
     /// bounds of its queue, the queue also has to be at most half full; otherwise the session would be
     /// stalled again with the next message.
     fn recover(&mut self, now: Micros) {
-        let (has_passed, is_overdue) = (self.pass(), self.is_overdue(now));
+        let (has_passed, is_overdue) = (self.pass_marks(), self.is_overdue(now));
         if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_fuller_than(2)) {
             self.is_stalled = false;
         }
         if has_passed || is_overdue || self.progress_marks().is_none() {
             self.progress_marks_mut().into_iter().for_each(ProgressMarks::clear);
-            self.mark(now);
+            self.mark_head(now);
         }
     }
 
@@ -569,7 +573,7 @@ impl Session {
     }
 
     /// Marks the head of the queue.
-    fn mark(&mut self, marked_at: Micros) {
+    fn mark_head(&mut self, marked_at: Micros) {
         let count = MARK_SPAN.min(self.in_flight.len() + self.queue.loaded());
         if let Some(through) = count.checked_sub(1).and_then(|newest| self.number_of(newest)) {
             self.busy.get_or_insert_default().progress_marks.get_or_insert_default().mark(marked_at, through);
@@ -577,7 +581,7 @@ impl Session {
     }
 
     /// Removes the marks that are passed. Returns whether no mark is left.
-    fn pass(&mut self) -> bool {
+    fn pass_marks(&mut self) -> bool {
         let oldest = self.number_of(0).unwrap_or(u64::MAX);
         self.progress_marks_mut().is_some_and(|progress_marks| progress_marks.pass(oldest))
     }
@@ -593,7 +597,7 @@ impl Session {
         }
     }
 
-    /// The marks, if the owner has looked since the session stopped being idle.
+    /// The marks, if the session was checked since it stopped being idle.
     fn progress_marks(&self) -> Option<&ProgressMarks> {
         self.busy.as_ref()?.progress_marks.as_ref()
     }
@@ -608,13 +612,13 @@ impl Session {
         }
     }
 
-    fn copied(&mut self) -> impl Iterator<Item = &mut Copied> {
-        self.busy.iter_mut().flat_map(|busy| &mut busy.copied)
+    fn session_exports(&mut self) -> impl Iterator<Item = &mut SessionExport> {
+        self.busy.iter_mut().flat_map(|busy| &mut busy.session_exports)
     }
 
     /// The session does not have this message any more.
     pub(super) fn forget(&mut self, number: u64) {
-        self.copied().for_each(|copied| copied.gone(number, number));
+        self.session_exports().for_each(|session_export| session_export.note_gone(number, number));
     }
 
     /// The number of its oldest message, or of the next one that it gets.

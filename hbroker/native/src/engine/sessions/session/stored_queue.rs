@@ -80,7 +80,7 @@ impl Session {
         if let Some(busy) = &mut self.busy {
             busy.moving.remove_all(numbers);
         }
-        self.queue.leave_out(numbers);
+        self.queue.exclude_moved(numbers);
     }
 
     /// A message that was to move comes back, and gets another number.

@@ -294,9 +294,9 @@ fn what_another_worker_chose_a_member_for_that_has_left_meanwhile_goes_to_anothe
     assert_eq!((network.hosts[leaver].read.len(), network.hosts[stayer].read.len()), (0, 20));
 }
 
-/// Who had it in flight may have it. For another it is dead (§7.8).
+/// The session that had it in flight may get it. For another session it has expired (§7.8).
 #[test]
-fn what_died_in_flight_to_a_member_goes_to_no_other() {
+fn what_expired_in_flight_to_a_member_goes_to_no_other() {
     for (wait, read) in [(0, 1), (10 * SECOND, 0)] {
         let (mut network, node) = Network::with_node(12, 1);
         let member = network.add_member(node, "a/#", "g", 1);

@@ -102,7 +102,7 @@ fn what_must_reach_its_subscribers_waits_until_they_are_back() {
         let (mut network, node) =
             Network::with_faults(seed, Faults { loss: 0.1, duplication: 0.05, jitter: 2_000 }, 1);
         let publisher = network.add_client();
-        network.grant(node, "b", Grant { gathering: true, ..GRANT });
+        network.grant(node, "b", Grant { recovering: true, ..GRANT });
         (0..=2).for_each(|qos| publish_for(&mut network, publisher, 5, qos));
         network.run(100 * MILLISECOND);
         let published = &network.hosts[publisher].published;

@@ -168,13 +168,13 @@ fn one_that_says_late_that_it_publishes_for_many_is_let_go() {
     let client = network.add_client();
     network.publish_times(client, 300, &message("slow", b"x", 1));
     network.run(SECOND);
-    assert!(entry(&mut network, node, client).is_held_back);
+    assert!(entry(&mut network, node, client).is_throttled);
     let credit = credit_field(4_096, 8 << 20, true);
     let link = link_to(&network, client, node).expect("it is connected");
     assert!(network.hosts[client].engines[0].send(link, credit));
     network.run(SECOND);
     let held = entry(&mut network, node, client);
-    assert!(!held.is_held_back && held.allowance.is_none() && held.holders.len() == 1);
+    assert!(!held.is_throttled && held.allowance.is_none() && held.throttled_by.len() == 1);
     let sent = network.publish(client, &message("quick", b"x", 1));
     network.run(SECOND);
     assert!(network.hosts[client].published.contains_key(&sent));

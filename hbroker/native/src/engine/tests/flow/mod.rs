@@ -103,9 +103,9 @@ pub fn flood_one(
 /// Nobody holds anybody any more, and every publisher that was told to wait was told to go on.
 pub fn assert_let_go(network: &Network, node: usize) {
     for engine in &network.hosts[node].engines {
-        assert_eq!(engine.out.holds.len(), 0);
+        assert_eq!(engine.out.throttled_links.len(), 0);
         let links = engine.out.links.iter().filter_map(|position| engine.out.links.awake(position.id()));
-        links.for_each(|entry| assert!(entry.holders.is_empty() && !entry.is_held_back));
+        links.for_each(|entry| assert!(entry.throttled_by.is_empty() && !entry.is_throttled));
     }
 }
 

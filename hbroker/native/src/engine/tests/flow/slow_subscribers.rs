@@ -30,7 +30,7 @@ fn a_subscriber_that_is_slower_than_all_its_publishers_loses_nothing() {
 }
 
 #[test]
-fn one_that_is_not_published_to_what_is_crowded_is_not_held_back() {
+fn a_publisher_that_sends_nothing_to_the_congested_session_is_not_throttled() {
     let (mut network, node) = with_node(3, Faults::default(), 2);
     let slow = network.add_idle_subscriber(node, "slow", 1);
     let quick = network.add_subscriber(node, "quick", 1);
@@ -45,7 +45,8 @@ fn one_that_is_not_published_to_what_is_crowded_is_not_held_back() {
         network.run(5 * MILLISECOND);
         read(&mut network, slow, 1);
     }
-    let held = network.hosts[node].engines.iter().map(|engine| engine.out.holds.len()).sum::<usize>();
+    let held =
+        network.hosts[node].engines.iter().map(|engine| engine.out.throttled_links.len()).sum::<usize>();
     assert_eq!(held, 4, "those who publish to the slow one");
     assert_eq!(network.hosts[other].published.len(), 400);
     assert_eq!(network.hosts[quick].read.len(), 800);
@@ -161,7 +162,7 @@ fn who_chose_to_lose_loses_and_holds_nobody_back() {
             network.run(5 * MILLISECOND);
             read(&mut network, subscriber, 1);
             let engine = &network.hosts[node].engines[0];
-            assert!(engine.out.holds.is_empty());
+            assert!(engine.out.throttled_links.is_empty());
             let most = if bounds == own { BOUNDS.messages } else { bounds.messages };
             assert!(status(&network, node, subscriber).queued <= 16 + most as u64);
         }
@@ -190,7 +191,8 @@ fn a_publisher_that_is_held_back_may_leave_and_come_back() {
             if round % 50 == 20 {
                 go_offline(&mut network, node, flood.publishers[round / 50 % 4]);
             }
-            let held: usize = network.hosts[node].engines.iter().map(|engine| engine.out.holds.len()).sum();
+            let held: usize =
+                network.hosts[node].engines.iter().map(|engine| engine.out.throttled_links.len()).sum();
             assert!(held <= 8, "links that are gone are held by nobody: {held}");
         }
         network.read_all(subscriber);

@@ -49,10 +49,10 @@ fn a_client_answers_the_next_run_at_its_first_datagram() {
     let (mut network, node, subscriber) = adopted(1, Faults::default());
     let publisher = network.add_client();
     let link = adopt(&mut network, node, subscriber);
-    assert!(network.hosts[node].engines[0].is_one_sided(link));
+    assert!(network.hosts[node].engines[0].is_half_open(link));
     network.publish(publisher, &message("a", b"x", 1));
     network.run(100 * MILLISECOND);
-    assert!(!network.hosts[node].engines[0].is_one_sided(link));
+    assert!(!network.hosts[node].engines[0].is_half_open(link));
     network.assert_all_published(publisher, 1);
     assert_eq!(network.sequences(subscriber, "a"), [1]);
 }

@@ -4,8 +4,8 @@
 use rand::Rng;
 
 use super::{has_passed, install, leave, raise_barrier, subscribe_persistently};
-use crate::engine::handover::copied::Step;
-use crate::engine::handover::held_queues::{HeldQueues, Moving, add_queued};
+use crate::engine::handover::copied::CopyStep;
+use crate::engine::handover::held_queues::{HeldQueue, HeldQueues, add_queued};
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::storing;
 use crate::engine::tests::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
@@ -68,8 +68,8 @@ impl Copy {
         };
         network.run(2 * MILLISECOND);
         let (mut all, mut spooled_count) = (Vec::new(), 0);
-        for moving in &mut self.held.queues {
-            let spooled = moving.take_spooled();
+        for held_queue in &mut self.held.queues {
+            let spooled = held_queue.take_spooled();
             let store = &mut network.hosts[target].store.as_mut().unwrap().store;
             if let Some(spooled) = spooled {
                 let read = store.read(spooled.queue, 0, usize::MAX).unwrap();
@@ -77,10 +77,10 @@ impl Copy {
                 spooled_count += read.messages.len();
                 all.extend(read.messages.into_iter().map(|stored| {
                     let is_launched = stored.expires == u64::MAX || stored.number <= spooled.launched();
-                    (moving.session, stored.field, is_launched)
+                    (held_queue.session, stored.field, is_launched)
                 }));
             }
-            all.extend(known([&*moving]));
+            all.extend(known([&*held_queue]));
         }
         all.sort_by_key(|(session, ..)| *session);
         (all, spooled_count)
@@ -90,7 +90,7 @@ impl Copy {
     pub fn step(&mut self, network: &mut Network, worker: usize) -> bool {
         let region = Region::from(self.region);
         let (step, is_over) = network.hosts[self.old].engines[worker].copy_export(EXPORT, region);
-        let Step { gone, copies, .. } = step;
+        let CopyStep { gone, copies, .. } = step;
         let mut out = Transfers::default();
         gone.iter().for_each(|gone| out.add_gone(gone));
         copies.iter().for_each(|(queue, session, queued_message)| {
@@ -109,14 +109,14 @@ impl Copy {
     }
 
     /// After the cut. What the old owner gave away.
-    pub fn finish(&mut self, network: &mut Network) -> Vec<Moving> {
+    pub fn finish(&mut self, network: &mut Network) -> Vec<HeldQueue> {
         raise_barrier(network, self.old, 1, self.region);
         while !has_passed(network, self.old, 1) {
             network.run(MILLISECOND);
         }
         let old = self.old;
         let uncopied = |network: &mut Network| {
-            network.hosts[old].engines.iter_mut().position(|engine| engine.is_uncopied(EXPORT))
+            network.hosts[old].engines.iter_mut().position(|engine| engine.has_uncopied(EXPORT))
         };
         while let Some(worker) = uncopied(network) {
             self.step(network, worker);
@@ -127,13 +127,13 @@ impl Copy {
         engines.iter_mut().for_each(|engine| engine.refuse_open(now, region));
         let (mut out, mut all) = (Transfers::default(), Vec::new());
         for engine in engines.iter_mut() {
-            let (moving, gone) = engine.finish_export(now, EXPORT, region);
+            let (held_queues, gone) = engine.finish_export(now, EXPORT, region);
             gone.iter().for_each(|gone| out.add_gone(gone));
-            all.extend(moving);
+            all.extend(held_queues);
         }
-        for moving in &all {
-            self.difference += moving.uncopied().count();
-            moving.send(moving.uncopied(), &mut out);
+        for held_queue in &all {
+            self.difference += held_queue.uncopied().count();
+            held_queue.send(held_queue.uncopied(), &mut out);
         }
         self.held.seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now)).collect();
         self.take(network, out);
@@ -155,11 +155,11 @@ pub fn with_offline_session(messages: usize, qos: u8) -> (Network, usize, usize)
     (network, node, client)
 }
 
-fn known<'a>(all: impl IntoIterator<Item = &'a Moving>) -> Vec<Known> {
-    let each = |moving: &'a Moving| {
-        let queued_messages = moving.left_from(0);
+fn known<'a>(all: impl IntoIterator<Item = &'a HeldQueue>) -> Vec<Known> {
+    let each = |held_queue: &'a HeldQueue| {
+        let queued_messages = held_queue.left_from(0);
         queued_messages.map(|queued_message| {
-            (moving.session, queued_message.field.to_vec(), queued_message.expires == u64::MAX)
+            (held_queue.session, queued_message.field.to_vec(), queued_message.expires == u64::MAX)
         })
     };
     let mut known: Vec<Known> = all.into_iter().flat_map(each).collect();
@@ -257,7 +257,7 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
         network.cut(old, "b", new);
         let gave = copy.finish(&mut network);
         let (has, spooled) = copy.take_known(&mut network);
-        let count = gave.iter().map(Moving::len).sum::<usize>();
+        let count = gave.iter().map(HeldQueue::len).sum::<usize>();
         let (gave, stored) = known_at_source(&mut network, old, &gave);
         assert!(has == gave, "seed {seed}: {} and {}", has.len(), gave.len());
         all = (all.0 + count, all.1 + copy.difference, all.2 + sent, all.3 + spooled);
@@ -273,26 +273,26 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
 }
 
 /// What the source gave away, and how much of it was in its store.
-pub fn known_at_source(network: &mut Network, old: usize, gave: &[Moving]) -> (Vec<Known>, usize) {
+pub fn known_at_source(network: &mut Network, old: usize, gave: &[HeldQueue]) -> (Vec<Known>, usize) {
     network.run(2 * MILLISECOND);
     let (mut all, mut count) = (Vec::new(), 0);
-    for moving in gave {
-        if let Some(stored) = moving.stored() {
+    for held_queue in gave {
+        if let Some(stored) = held_queue.stored() {
             let host = &mut network.hosts[old];
             let sessions = &host.engines[usize::from(stored.key.worker())].out.sessions;
             let session = sessions.get(stored.key).expect("it has not ended");
-            let read = host.store.as_mut().unwrap().store.read(moving.session, 0, usize::MAX).unwrap();
+            let read = host.store.as_mut().unwrap().store.read(held_queue.session, 0, usize::MAX).unwrap();
             let its = read.messages.into_iter().filter(|one| stored.numbers.contains(one.number));
             let before = all.len();
             all.extend(its.map(|one| {
-                let (session_id, field) = (moving.session, one.field.clone());
+                let (session_id, field) = (held_queue.session, one.field.clone());
                 let one = session.as_its(storing::restored(one).expect("it is valid"));
                 (session_id, field, one.expires == u64::MAX)
             }));
             assert_eq!((all.len() - before) as u64, stored.numbers.count());
             count += all.len() - before;
         }
-        all.extend(known([moving]));
+        all.extend(known([held_queue]));
     }
     all.sort_by_key(|(session, ..)| *session);
     (all, count)
@@ -331,7 +331,7 @@ fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
         assert_eq!(copy.copied, 1_200);
         publish(&mut network, 10);
         network.cut(old, "b", new);
-        assert_eq!(copy.finish(&mut network).iter().map(Moving::len).sum::<usize>(), 1_220);
+        assert_eq!(copy.finish(&mut network).iter().map(HeldQueue::len).sum::<usize>(), 1_220);
         assert_eq!(copy.difference, 20);
         network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
         assert_eq!(install(&mut network, new, copy.held), 0);
@@ -421,9 +421,9 @@ fn a_queue_that_is_not_in_memory_moves_whole_or_stays_as_it_was() {
         network.grant(new, "b", Grant { epoch: 2, serving: false, ..GRANT });
         assert_eq!(install(&mut network, new, copy.held), 0);
         network.grant(new, "b", Grant { epoch: 2, ..GRANT });
-        for moving in gave {
+        for held_queue in gave {
             let worker = network.session(client, old).worker();
-            let stored = moving.into_stored().expect("all of it is stored");
+            let stored = held_queue.into_stored().expect("all of it is stored");
             network.hosts[old].engines[usize::from(worker)].forget_moved(&stored);
         }
         leave(&mut network, client, new);
@@ -474,7 +474,7 @@ fn what_was_not_read_from_the_store_when_the_subtree_stopped_moves_too() {
     network.cut(old, "b", new);
     network.publish_times(publishers[1], 300, &message("c", &[0; 1_000], 1));
     let gave = copy.finish(&mut network);
-    let all: usize = gave.iter().map(Moving::len).sum();
+    let all: usize = gave.iter().map(HeldQueue::len).sum();
     assert_eq!((all, copy.copied, copy.difference), (200, 200, 0));
     network.run(SECOND);
     assert_eq!(status(&network, old, client).queued, 300);
@@ -512,7 +512,7 @@ fn what_the_store_got_while_a_queue_came_belongs_to_its_session_from_the_takeove
         let expected: Vec<u64> = if takes_over { (1..=300).collect() } else { Vec::new() };
         assert_eq!(network.sequences(client, "b/topic"), expected, "seed {seed}");
         assert_eq!(stored(&network, new), if takes_over { 0 } else { 300 });
-        assert_eq!(gave.iter().map(Moving::len).sum::<usize>(), 300);
+        assert_eq!(gave.iter().map(HeldQueue::len).sum::<usize>(), 300);
     }
 }
 
@@ -579,7 +579,7 @@ fn a_connected_session_that_gets_a_long_queue_with_a_subtree_can_move_at_once() 
     let (mut copy, began) = (Copy::begin(&mut network, new, "elsewhere"), network.now);
     network.cut(new, "elsewhere", old);
     let gave = copy.finish(&mut network);
-    assert_eq!(gave.iter().map(Moving::len).sum::<usize>(), 1);
+    assert_eq!(gave.iter().map(HeldQueue::len).sum::<usize>(), 1);
     assert!(network.now - began < 200 * MILLISECOND, "nothing waits for the subscriber");
 }
 
@@ -589,11 +589,11 @@ fn copies_of_another_region_are_void() {
     let mut copy = Copy::begin(&mut network, old, "b");
     copy.round(&mut network);
     assert_eq!(copy.held.queues[0].len(), 30);
-    network.hosts[old].engines[0].copy_anew(EXPORT);
+    network.hosts[old].engines[0].restart_copy(EXPORT);
     copy.region = "c";
     copy.round(&mut network);
     assert_eq!(copy.held.queues[0].len(), 0);
-    network.hosts[old].engines[0].copy_anew(EXPORT);
+    network.hosts[old].engines[0].restart_copy(EXPORT);
     copy.region = "b";
     let gave = copy.finish(&mut network);
     assert_eq!((known(&copy.held.queues), copy.difference), (known(&gave), 30));

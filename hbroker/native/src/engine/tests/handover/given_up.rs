@@ -6,7 +6,7 @@ use rand::Rng;
 
 use super::copying::{Copy, EXPORT, known_at_source, stored, with_offline_session};
 use super::{install, leave, subscribe_persistently};
-use crate::engine::handover::held_queues::{HeldQueues, Moving};
+use crate::engine::handover::held_queues::{HeldQueue, HeldQueues};
 use crate::engine::tests::network::{MILLISECOND, Network, SECOND, message};
 use crate::engine::tests::sessions::status;
 use crate::wire::PublishOut;
@@ -94,7 +94,7 @@ fn what_did_not_move_after_all_comes_once_in_order() {
                 }
                 let engine = &mut network.hosts[old].engines[0];
                 gave.into_iter()
-                    .filter_map(Moving::into_stored)
+                    .filter_map(HeldQueue::into_stored)
                     .for_each(|stored| engine.forget_moved(&stored));
             } else {
                 let mut held = HeldQueues::default();

@@ -12,7 +12,7 @@ pub mod queued;
 
 use crate::Micros;
 use crate::engine::Engine;
-use crate::engine::handover::held_queues::{HeldQueues, Moving};
+use crate::engine::handover::held_queues::{HeldQueue, HeldQueues};
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::tests::network::{MILLISECOND, Network};
 use crate::topic::Region;
@@ -38,16 +38,16 @@ pub fn export<'a>(network: &mut Network, node: usize, region: impl Into<Region<'
 
 /// Takes out at once what moves with a region, without a copy before: a TRANSFER for each message.
 pub fn export_queued<'a>(engine: &mut Engine, now: Micros, region: impl Into<Region<'a>>) -> Records {
-    let (moving, gone) = engine.finish_export(now, 0, region.into());
+    let (held_queues, gone) = engine.finish_export(now, 0, region.into());
     assert_eq!(gone, []);
-    let each = |moving: &Moving, queued_message: &QueuedMessage| {
+    let each = |held_queue: &HeldQueue, queued_message: &QueuedMessage| {
         let mut out = Transfers::default();
-        moving.send(std::iter::once(queued_message), &mut out);
+        held_queue.send(std::iter::once(queued_message), &mut out);
         out.into_all().concat()
     };
-    moving
+    held_queues
         .iter()
-        .flat_map(|moving| moving.left_from(0).map(|queued_message| each(moving, queued_message)))
+        .flat_map(|held_queue| held_queue.left_from(0).map(|queued_message| each(held_queue, queued_message)))
         .collect()
 }
 
@@ -78,9 +78,9 @@ pub fn install(network: &mut Network, node: usize, held: HeldQueues) -> usize {
     let engines = &mut network.hosts[node].engines;
     engines.iter_mut().for_each(|engine| engine.import_seen(now, &held.seen));
     let mut left = 0;
-    for moving in held.queues {
-        let home = engines.iter().position(|engine| engine.session_key(moving.session).is_some());
-        left += home.map_or(moving.len(), |home| engines[home].install(now, vec![moving]));
+    for held_queue in held.queues {
+        let home = engines.iter().position(|engine| engine.session_key(held_queue.session).is_some());
+        left += home.map_or(held_queue.len(), |home| engines[home].install(now, vec![held_queue]));
     }
     left
 }

@@ -120,7 +120,7 @@ fn what_a_subscriber_is_about_to_answer_is_waited_for() {
     network.hosts[subscriber].reads = false;
     network.connect(subscriber, old);
     network.run(10 * MILLISECOND);
-    let all_but = Region { subtree: "b", less: &["b/topic".to_owned()] };
+    let all_but = Region { subtree: "b", excluded: &["b/topic".to_owned()] };
     assert_eq!(unanswered_within(&mut network, old, all_but), 0);
     assert_eq!(
         unanswered_within(&mut network, old, "b"),
@@ -291,8 +291,8 @@ fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
 
         network.grant(old, "b/mine", GRANT);
         network.cut(old, "b", new);
-        let less = ["b/mine".to_owned()];
-        let (queued, _) = export(&mut network, old, Region { subtree: "b", less: &less });
+        let excluded = ["b/mine".to_owned()];
+        let (queued, _) = export(&mut network, old, Region { subtree: "b", excluded: &excluded });
         assert_eq!(queued.len(), 5);
         assert_eq!(unanswered_within(&mut network, old, "b"), 5, "none is refused");
         network.connect(offline, old);

@@ -84,7 +84,7 @@ const ANOTHER_RUN: u64 = 1 << 40;
 
 /// That of a node which serves all that it owns, for ever.
 pub const GRANT: Grant =
-    Grant { epoch: 1, serving: true, reserved: false, gathering: false, until: Micros::MAX };
+    Grant { epoch: 1, serving: true, reserved: false, recovering: false, until: Micros::MAX };
 
 impl Network {
     pub(super) fn add(&mut self, node: bool, workers: u8) -> usize {

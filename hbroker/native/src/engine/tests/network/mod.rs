@@ -268,7 +268,7 @@ impl Network {
     ) -> SessionKey {
         let (now, session) = (self.now, self.hosts[client].session);
         let engines = &mut self.hosts[node].engines;
-        let home = engines[0].shared.directory.place_for(session);
+        let home = engines[0].shared.home_workers.place_for(session);
         let opened = engines[usize::from(home)].open_session(now, session, persistent, bounds);
         assert_eq!(opened, Opened::Here);
         self.session(client, node)

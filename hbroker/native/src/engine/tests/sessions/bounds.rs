@@ -103,7 +103,7 @@ fn publishers_are_held_back_while_too_much_waits_and_let_go_then() {
     let slow = network.add_idle_subscriber(node, "a/#", 1);
     let publishers: Vec<usize> = (0..4).map(|_| network.add_client()).collect();
     let held = |network: &Network| -> Vec<bool> {
-        network.hosts[node].engines.iter().map(|engine| engine.is_throttled()).collect()
+        network.hosts[node].engines.iter().map(|engine| engine.throttles_all()).collect()
     };
     for &publisher in &publishers {
         (0..60).for_each(|_| _ = network.publish(publisher, &message("a/b", &[0; 1_000], 1)));

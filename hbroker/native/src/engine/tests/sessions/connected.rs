@@ -58,7 +58,7 @@ fn counted(network: &Network, node: usize) -> usize {
 
 fn is_full_everywhere(network: &Network, node: usize, client: usize) -> bool {
     let key = network.session(client, node);
-    network.hosts[node].engines.iter().all(|engine| engine.out.full.has(key))
+    network.hosts[node].engines.iter().all(|engine| engine.out.full_sessions.has(key))
 }
 
 /// Has a node publish a message itself, as it does with wills: the reason why not.
@@ -242,7 +242,7 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
     let held: Vec<_> = published
         .filter_map(|link| network.hosts[node].engines[usize::from(link.worker())].out.links.awake(link))
         .collect();
-    assert!(held.len() == 5 && held.iter().all(|entry| entry.is_held_back), "{case}");
+    assert!(held.len() == 5 && held.iter().all(|entry| entry.is_throttled), "{case}");
     assert_eq!(publish_will(&mut network, node, 1, "slow"), reason::QUOTA_EXCEEDED, "{case}");
     let (now, key) = (network.now, network.session(slow, node));
     match fate {
@@ -300,7 +300,10 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
         check(&network, node);
         assert_let_go(&network, node);
         assert_eq!(counted(&network, node), 0, "{case}");
-        assert!(network.hosts[node].engines.iter().all(|engine| engine.out.full.is_empty()), "{case}");
+        assert!(
+            network.hosts[node].engines.iter().all(|engine| engine.out.full_sessions.is_empty()),
+            "{case}"
+        );
     }
     if matches!(fate, Fate::Drains | Fate::BeginsAnotherLink | Fate::ComesFromElsewhere | Fate::Moves) {
         let mut read: Vec<_> =

@@ -105,7 +105,7 @@ fn a_child_whose_link_is_idle_is_preferred_too() {
     let link = network.hosts[node].links[&session];
     let engine = &mut network.hosts[node].engines[0];
     assert!(engine.out.links.awake(link).is_none(), "it is at rest");
-    engine.prefer(link);
+    engine.prioritise(link);
     // A flood of a hundred clients, and a renewal behind it.
     let event = |session: u64| Event::Control {
         link: Some(link),

@@ -29,7 +29,7 @@ use crate::Micros;
 use crate::engine::Engine;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::session::{Session, Status};
-use crate::engine::sessions::table::LOOK;
+use crate::engine::sessions::table::CHECK_INTERVAL;
 use crate::engine::tests::network::{MILLISECOND, Network, credit_field, message};
 use crate::engine::transport::outbound::Outbound;
 use crate::link_id::LinkId;
@@ -128,21 +128,25 @@ pub fn check(network: &Network, node: usize) {
     }
     let engines = &network.hosts[node].engines;
     if engines.iter().all(|engine| engine.out.handoffs.is_empty()) {
-        let full = &engines[0].out.full;
-        assert!(engines.iter().all(|engine| engine.out.full == *full), "every worker knows who is full");
+        let full_sessions = &engines[0].out.full_sessions;
+        assert!(
+            engines.iter().all(|engine| engine.out.full_sessions == *full_sessions),
+            "every worker knows which sessions are full"
+        );
     }
 }
 
-/// What is held for connected sessions counts for their hosts, exactly where nobody is about to look; and so who is full is weighed again.
+/// The charges of connected sessions count for their hosts, exactly if no check of the session is due. Each
+/// check also decides anew whether the session is full.
 fn check_shares(engine: &Engine, now: Micros) {
-    let Outbound { sessions, full, .. } = &engine.out;
+    let Outbound { sessions, full_sessions, .. } = &engine.out;
     let (mut sum, mut hosts) = (0, HashMap::<Prefix, usize>::new());
     for session in sessions.iter() {
         let (counted, held) = (session.counted_bytes(), session.shared_bytes());
         if session.is_watched {
-            assert!(sessions.next_look() <= now + LOOK);
+            assert!(sessions.next_check() <= now + CHECK_INTERVAL);
         } else {
-            assert_eq!((counted, session.is_capped), (held, false), "nobody looks at it");
+            assert_eq!((counted, session.is_capped), (held, false), "no check is due");
         }
         sum += counted;
         if counted > 0 {
@@ -152,10 +156,10 @@ fn check_shares(engine: &Engine, now: Micros) {
     let shares = sessions.connected();
     assert_eq!(shares.used(), sum);
     assert!(hosts.iter().all(|(&host, &held)| shares.held(host) == held), "{hosts:?}");
-    let is_its = |session: &&Session| full.has(session.key());
+    let is_its = |session: &&Session| full_sessions.has(session.key());
     let own: Vec<&Session> = sessions.iter().filter(is_its).collect();
     assert!(own.iter().all(|session| session.is_watched && session.is_capped && session.link.is_some()));
-    assert!(engine.workers > 1 || full.len() == own.len(), "who is gone is not full");
+    assert!(engine.workers > 1 || full_sessions.len() == own.len(), "a session that is gone is not full");
 }
 
 /// Every link that a client opened counts for its host, and so does every session that is offline.

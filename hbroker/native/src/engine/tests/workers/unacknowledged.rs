@@ -104,5 +104,5 @@ fn one_that_may_expire_goes_by_itself_and_is_not_delivered_dead() {
     assert_eq!(handed.iter().map(kind).collect::<Vec<_>>(), ["deliver", "copies"]);
     apart.network.run(2 * SECOND);
     hand_over(&mut apart, handed);
-    assert_eq!(apart.network.sequences(apart.subscriber, "t"), late, "{sent:?} is dead");
+    assert_eq!(apart.network.sequences(apart.subscriber, "t"), late, "{sent:?} has expired");
 }

@@ -236,11 +236,11 @@ impl Class {
 /// because their number is bounded by that of links and sessions.
 pub struct Events {
     limit: usize,
-    own: Waiting,
-    others: HashMap<Flow, Waiting, KeyedHash>,
-    /// The queues of each class that have events, the next one first, each at most once (`Waiting::lines`). A
-    /// queue that has another class by then, or is empty, is skipped.
-    turns: [VecDeque<Flow>; Class::COUNT],
+    own: EventQueue,
+    others: HashMap<Flow, EventQueue, KeyedHash>,
+    /// The queues of each class that have events, the next one first, each at most once
+    /// ([`EventQueue::is_listed`]). A queue is skipped if it is empty, or has another class, when its turn comes.
+    ready: [VecDeque<Flow>; Class::COUNT],
     /// The next class to be served.
     next: usize,
     /// The sessions of the node's children.
@@ -251,12 +251,13 @@ pub struct Events {
     bytes: usize,
 }
 
-struct Waiting {
+/// The events of one flow, in order.
+struct EventQueue {
     events: VecDeque<Event>,
     bytes: usize,
     class: Class,
-    /// The classes in whose lists it is.
-    lines: [bool; Class::COUNT],
+    /// By class, whether its list in [`Events::ready`] contains this queue.
+    is_listed: [bool; Class::COUNT],
 }
 
 impl Events {
@@ -264,9 +265,9 @@ impl Events {
     pub fn new(limit: usize, seed: u64) -> Self {
         Self {
             limit,
-            own: Waiting::new(Class::Nodes),
+            own: EventQueue::new(Class::Nodes),
             others: HashMap::with_hasher(KeyedHash::new(seed)),
-            turns: Default::default(),
+            ready: Default::default(),
             next: 0,
             children: HashSet::with_hasher(KeyedHash::new(seed)),
             orders: 0,
@@ -275,14 +276,14 @@ impl Events {
         }
     }
 
-    /// From now on the events of this session, a child's, wait only for those of nodes.
-    pub fn prefer(&mut self, session: u64) {
+    /// The session is a child's: from now on its events wait only for those of nodes.
+    pub fn prioritise(&mut self, session: u64) {
         self.children.insert(session);
     }
 
-    /// The session's link has ended: its next packets count as a client's until the node calls `prefer`
+    /// The session's link has ended: its next packets count as a client's until the node calls `prioritise`
     /// again.
-    pub fn unprefer(&mut self, session: u64) {
+    pub fn deprioritise(&mut self, session: u64) {
         self.children.remove(&session);
     }
 
@@ -306,22 +307,22 @@ impl Events {
 
     /// If the class is better than that of the queue, the whole queue gets it, so that the order is kept.
     fn push_as(&mut self, class: Class, flow: Flow, event: Event) {
-        let waiting = match flow {
+        let queue = match flow {
             Flow::Own => &mut self.own,
-            _ => self.others.entry(flow).or_insert_with(|| Waiting::new(class)),
+            _ => self.others.entry(flow).or_insert_with(|| EventQueue::new(class)),
         };
-        if waiting.events.back_mut().is_some_and(|last| last.absorb(&event)) {
+        if queue.events.back_mut().is_some_and(|last| last.absorb(&event)) {
             return;
         }
-        if waiting.events.is_empty() || class < waiting.class {
-            waiting.class = class;
+        if queue.events.is_empty() || class < queue.class {
+            queue.class = class;
         }
-        if !std::mem::replace(&mut waiting.lines[waiting.class as usize], true) {
-            self.turns[waiting.class as usize].push_back(flow);
+        if !std::mem::replace(&mut queue.is_listed[queue.class as usize], true) {
+            self.ready[queue.class as usize].push_back(flow);
         }
         let bytes = event.bytes();
-        waiting.bytes += bytes;
-        waiting.events.push_back(event);
+        queue.bytes += bytes;
+        queue.events.push_back(event);
         self.bytes += bytes;
         self.count += 1;
         self.orders += usize::from(matches!(flow, Flow::Order(_)));
@@ -341,7 +342,7 @@ impl Events {
         }
         self.bytes -= bytes;
         self.count -= taken.len();
-        self.turns.iter_mut().for_each(shrink);
+        self.ready.iter_mut().for_each(shrink);
         taken
     }
 
@@ -356,7 +357,7 @@ impl Events {
     /// Whether there is room for another event in this queue.
     pub fn has_room(&self, flow: Flow) -> bool {
         if let Flow::Order(_) = flow {
-            let waiting = self.others.get(&flow).map_or(0, |waiting| waiting.events.len());
+            let waiting = self.others.get(&flow).map_or(0, |queue| queue.events.len());
             return self.orders < MOST_ORDERS && waiting < ORDERS_EACH;
         }
         let is_session = matches!(flow, Flow::Session(_));
@@ -364,10 +365,10 @@ impl Events {
             let kept = if is_session { most / SHARE } else { 0 };
             (most - kept).saturating_sub(used)
         };
-        match self.others.get(&flow).filter(|waiting| !waiting.events.is_empty()) {
-            Some(waiting) => {
-                SHARE * waiting.events.len() < left(self.limit, self.count)
-                    && SHARE * waiting.bytes < left(MOST_EVENT_BYTES, self.bytes)
+        match self.others.get(&flow).filter(|queue| !queue.events.is_empty()) {
+            Some(queue) => {
+                SHARE * queue.events.len() < left(self.limit, self.count)
+                    && SHARE * queue.bytes < left(MOST_EVENT_BYTES, self.bytes)
             }
             None => is_session || !self.is_full(),
         }
@@ -383,13 +384,13 @@ impl Events {
         for _ in 0..Class::COUNT {
             let class = self.next;
             self.next = (class + 1) % Class::COUNT;
-            while let Some(flow) = self.turns[class].pop_front() {
+            while let Some(flow) = self.ready[class].pop_front() {
                 let (event, is_left) = match flow {
-                    Flow::Own => self.own.take_turn(class),
+                    Flow::Own => self.own.serve(class),
                     _ => self.pop_flow(flow, class),
                 };
                 if is_left {
-                    self.turns[class].push_back(flow);
+                    self.ready[class].push_back(flow);
                 }
                 if event.is_some() {
                     self.orders -= usize::from(matches!(flow, Flow::Order(_)));
@@ -400,37 +401,37 @@ impl Events {
         None
     }
 
-    /// The next event of a queue that is not the engine's own, as [`Waiting::take_turn`]. A queue that is in
+    /// The next event of a queue that is not the engine's own, as [`EventQueue::serve`]. A queue that is in
     /// no list any more is removed.
     fn pop_flow(&mut self, flow: Flow, class: usize) -> (Option<Event>, bool) {
-        let Entry::Occupied(mut waiting) = self.others.entry(flow) else {
+        let Entry::Occupied(mut queue) = self.others.entry(flow) else {
             return (None, false);
         };
-        let turn = waiting.get_mut().take_turn(class);
-        if waiting.get().lines == [false; Class::COUNT] {
-            waiting.remove();
+        let served = queue.get_mut().serve(class);
+        if queue.get().is_listed == [false; Class::COUNT] {
+            queue.remove();
         }
-        turn
+        served
     }
 }
 
-impl Waiting {
+impl EventQueue {
     fn new(class: Class) -> Self {
-        Self { events: VecDeque::new(), bytes: 0, class, lines: [false; Class::COUNT] }
+        Self { events: VecDeque::new(), bytes: 0, class, is_listed: [false; Class::COUNT] }
     }
 
     /// The queue is the next of a class: returns its next event, if it is of that class, and whether it goes
     /// to the end of the list for another one.
-    fn take_turn(&mut self, class: usize) -> (Option<Event>, bool) {
-        self.lines[class] = false;
+    fn serve(&mut self, class: usize) -> (Option<Event>, bool) {
+        self.is_listed[class] = false;
         if self.class as usize != class {
             return (None, false);
         }
         let event = self.events.pop_front();
         self.bytes -= event.as_ref().map_or(0, Event::bytes);
         shrink(&mut self.events);
-        self.lines[class] = !self.events.is_empty();
-        (event, self.lines[class])
+        self.is_listed[class] = !self.events.is_empty();
+        (event, self.is_listed[class])
     }
 }
 

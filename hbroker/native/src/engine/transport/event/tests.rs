@@ -79,7 +79,7 @@ fn everything_comes_once_and_each_flow_in_order_whatever_the_turns() {
     assert!(refused > 100, "{refused}");
     let left = events.take(usize::MAX).len();
     assert_eq!(pushed.iter().sum::<usize>(), came.iter().sum::<usize>() + left);
-    assert!(events.is_empty() && events.others.is_empty() && events.turns.iter().all(VecDeque::is_empty));
+    assert!(events.is_empty() && events.others.is_empty() && events.ready.iter().all(VecDeque::is_empty));
     assert_eq!((events.bytes, events.own.bytes), (0, 0));
 }
 
@@ -159,9 +159,7 @@ fn a_burst_that_is_over_holds_no_memory() {
     }
     while !events.take(usize::MAX).is_empty() {}
     assert!(events.is_empty() && events.others.is_empty());
-    assert!(
-        events.own.events.capacity() < 2_000 && events.turns.iter().all(|turns| turns.capacity() < 2_000)
-    );
+    assert!(events.own.events.capacity() < 2_000 && events.ready.iter().all(|list| list.capacity() < 2_000));
 }
 
 #[test]
@@ -208,7 +206,7 @@ fn nodes_and_orders_wait_for_no_flood_of_clients_however_many_they_are() {
     for session in 1_000..60_000 {
         events.push(Flow::Session(session), event(60_000, 0));
     }
-    events.prefer(1);
+    events.prioritise(1);
     for (flow, number) in [(Flow::Session(1), 1), (Flow::Own, 2), (order(3), 3), (Flow::Session(4), 4)] {
         match number {
             4 => events.push_join(flow, event(number, 0)),
@@ -216,7 +214,7 @@ fn nodes_and_orders_wait_for_no_flood_of_clients_however_many_they_are() {
         }
         assert!(waits(&mut events, number) <= 3, "{flow:?}");
     }
-    events.unprefer(1);
+    events.deprioritise(1);
     events.push(Flow::Session(1), event(1, 1));
     assert!(waits(&mut events, 1) > 50_000, "its link is gone: it is a client");
 }
@@ -237,7 +235,7 @@ fn a_session_that_asks_to_join_goes_on_in_order() {
     let mut events = Events::new(100_000, 1);
     (0..3).for_each(|position| events.push(Flow::Session(1), event(1, position)));
     events.push_join(Flow::Session(1), event(1, 3));
-    events.prefer(1);
+    events.prioritise(1);
     events.push(Flow::Session(1), event(1, 4));
     (10..90).for_each(|session| events.push(Flow::Session(session), event(2, 0)));
     let taken: Vec<_> = events.take(15).iter().map(what).filter(|(number, _)| *number == 1).collect();
@@ -290,21 +288,22 @@ fn a_flow_stands_in_each_line_once_at_most_and_is_forgotten_when_in_none() {
         let of_session = event(session as u16, 0);
         match random.random_range(0..8) {
             0 => events.push_join(Flow::Session(session), of_session),
-            1 => events.prefer(session),
-            2 => events.unprefer(session),
+            1 => events.prioritise(session),
+            2 => events.deprioritise(session),
             3 => _ = events.take(random.random_range(0..12)),
             4 => events.push(Flow::Own, event(0, 0)),
             _ => events.push(Flow::Session(session), of_session),
         }
         let flows =
-            events.others.iter().map(|(flow, waiting)| (*flow, waiting)).chain([(Flow::Own, &events.own)]);
-        for (flow, waiting) in flows {
-            let stands = |class: usize| events.turns[class].iter().filter(|other| **other == flow).count();
-            assert_eq!([0, 1, 2].map(stands), waiting.lines.map(usize::from), "{flow:?}");
-            assert!(waiting.events.is_empty() || waiting.lines[waiting.class as usize], "{flow:?}");
-            assert!(flow == Flow::Own || waiting.lines.contains(&true), "{flow:?}");
+            events.others.iter().map(|(flow, queue)| (*flow, queue)).chain([(Flow::Own, &events.own)]);
+        for (flow, queue) in flows {
+            let entries_of =
+                |class: usize| events.ready[class].iter().filter(|other| **other == flow).count();
+            assert_eq!([0, 1, 2].map(entries_of), queue.is_listed.map(usize::from), "{flow:?}");
+            assert!(queue.events.is_empty() || queue.is_listed[queue.class as usize], "{flow:?}");
+            assert!(flow == Flow::Own || queue.is_listed.contains(&true), "{flow:?}");
         }
     }
     while !events.take(100).is_empty() {}
-    assert!(events.is_empty() && events.others.is_empty() && events.turns.iter().all(VecDeque::is_empty));
+    assert!(events.is_empty() && events.others.is_empty() && events.ready.iter().all(VecDeque::is_empty));
 }

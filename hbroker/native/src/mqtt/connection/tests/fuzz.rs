@@ -92,8 +92,12 @@ fn mutated(random: &mut SmallRng, packet: &[u8]) -> Vec<u8> {
 /// What else happens to a connection.
 fn disturb(random: &mut SmallRng, bench: &mut Bench) {
     bench.now += random.random_range(0..SECOND);
-    bench.upper.taken = [Taken::Yes, Taken::Yes, Taken::Later, Taken::Refused(Reason::NOT_AUTHORIZED)]
-        [random.random_range(0..4)];
+    bench.upper.outcome = [
+        PublishOutcome::Accepted,
+        PublishOutcome::Accepted,
+        PublishOutcome::Later,
+        PublishOutcome::Refused(Reason::NOT_AUTHORIZED),
+    ][random.random_range(0..4)];
     let key = random.random_range(1..20);
     let reason = if random.random_bool(0.8) { Reason::SUCCESS } else { Reason::QUOTA_EXCEEDED };
     match random.random_range(0..8) {

@@ -18,7 +18,7 @@ use crate::mqtt::codec::packets::{Accept, Version};
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::Connection;
-use crate::mqtt::connection::event::{Cause, Closed, Event, Taken, Upper};
+use crate::mqtt::connection::event::{Cause, Closed, Event, PublishOutcome, UpperLayer};
 use crate::mqtt::distribution::ack_guard::{AckGuard, Releases, SHARED_POOL_CLIENT, Ticket};
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
@@ -37,15 +37,15 @@ pub struct Recorder {
     pub events: Vec<Event>,
     /// Topic, payload, and the key.
     pub published: Vec<(String, Vec<u8>, Option<Key>)>,
-    pub taken: Taken,
+    pub outcome: PublishOutcome,
 }
 
-impl Upper for Recorder {
-    fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> Taken {
-        if self.taken == Taken::Yes {
+impl UpperLayer for Recorder {
+    fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> PublishOutcome {
+        if self.outcome == PublishOutcome::Accepted {
             self.published.push((publish.topic.to_owned(), publish.payload.to_vec(), key));
         }
-        self.taken
+        self.outcome
     }
 
     fn event(&mut self, event: Event) {
@@ -76,7 +76,7 @@ impl Bench {
             out: Output::default(),
             counters: Counters::default(),
             load: Load::new(),
-            upper: Recorder { events: Vec::new(), published: Vec::new(), taken: Taken::Yes },
+            upper: Recorder { events: Vec::new(), published: Vec::new(), outcome: PublishOutcome::Accepted },
             encoder: Encoder::default(),
             releases: Arc::default(),
             accept: Accept::default(),

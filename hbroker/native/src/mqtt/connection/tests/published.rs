@@ -171,7 +171,7 @@ fn the_receive_maximum_holds() {
 fn while_the_network_has_no_room_nothing_is_read_and_nothing_is_lost() {
     for version in VERSIONS {
         let mut bench = Bench::open(version);
-        bench.upper.taken = Taken::Later;
+        bench.upper.outcome = PublishOutcome::Later;
         let first = publish(version, 4, "t", 1, &[], b"1");
         bench.feed(&[first, publish(version, 0, "t", 0, &[], b"2"), vec![0xC0]].concat());
         bench.feed(&[0]);
@@ -180,7 +180,7 @@ fn while_the_network_has_no_room_nothing_is_read_and_nothing_is_lost() {
         bench.now = 1_000 * SECOND;
         bench.turn(Connection::resume);
         assert!(!bench.connection.wants_bytes(), "still none");
-        bench.upper.taken = Taken::Yes;
+        bench.upper.outcome = PublishOutcome::Accepted;
         bench.turn(Connection::resume);
         let payloads: Vec<&[u8]> =
             bench.upper.published.iter().map(|(_, payload, _)| payload.as_slice()).collect();

@@ -221,8 +221,8 @@ fn what_the_client_has_is_not_sent_again_and_is_answered_once_it_is_released() {
             assert!(packets.is_empty() || packets == [ack(kind::PUBREL, 1)]);
             bench.feed(&ack(kind::PUBCOMP, 1));
             kept = bench.part().export();
-            let had = SentState { had: vec![(7, 1)], ..SentState::default() };
-            assert_eq!(kept.outgoing, had);
+            let completed = SentState { completed: vec![(7, 1)], ..SentState::default() };
+            assert_eq!(kept.outgoing, completed);
         }
         let session = Session::import(SessionSettings::default(), kept);
         let (mut bench, _) = back(Version::V5, session, &[]);

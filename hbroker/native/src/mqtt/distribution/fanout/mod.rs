@@ -24,12 +24,12 @@ use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::metrics::counters::Counters;
-use crate::mqtt::session::{Delivery, Session, Weight};
+use crate::mqtt::session::{Delivery, QueueTotals, Session};
 
 /// How many messages of `QoS` 0 a listener on hold queues. The network's credit bounds the other messages.
 const MOST_HELD: usize = 1_000;
 /// How many listeners of removed sessions are remembered.
-const MOST_LEFT: usize = 65_536;
+const MOST_REMOVED: usize = 65_536;
 
 /// The options of a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,8 +114,8 @@ pub struct Fanout {
     sessions: FxHashMap<SessionHandle, SessionRecord>,
     connections: FxHashMap<ConnectionId, SessionHandle>,
     /// Listeners of removed sessions, the oldest first.
-    left: VecDeque<u64>,
-    left_set: FxHashSet<u64>,
+    removed: VecDeque<u64>,
+    removed_set: FxHashSet<u64>,
     /// Counts messages. It tells whether a session was already found for the current message.
     routed: u64,
     releases: Arc<Releases>,
@@ -226,8 +226,8 @@ impl Fanout {
     }
 
     /// Whether one of these listeners belonged to a session that was removed.
-    pub fn has_left(&self, listeners: &[u64]) -> bool {
-        listeners.iter().any(|listener| self.left_set.contains(listener))
+    pub fn was_removed(&self, listeners: &[u64]) -> bool {
+        listeners.iter().any(|listener| self.removed_set.contains(listener))
     }
 
     /// Moves a parked session to a connection, and returns it; `None`: it was not parked here. `gets_copies`:
@@ -254,7 +254,7 @@ impl Fanout {
     }
 
     /// The session's connection has ended: its items are queued until `park`.
-    pub fn leave(&mut self, session: SessionHandle, connection: ConnectionId) {
+    pub fn end_connection(&mut self, session: SessionHandle, connection: ConnectionId) {
         if let Some(record) = self.sessions.get_mut(&session)
             && matches!(record.location, SessionLocation::With(there) if there == connection)
         {
@@ -292,22 +292,22 @@ impl Fanout {
         else {
             return None;
         };
-        self.remember_left(&listeners);
+        self.remember_removed(&listeners);
         let gone = listeners.iter().filter_map(|listener| self.listeners.remove(listener)?.hold);
         let waiting: Vec<Delivery> = gone.flat_map(|(_, waiting)| waiting).collect();
         let ack_guards = session
             .ack_guards(is_over)
             .chain(waiting.iter().filter_map(|delivery| delivery.ack_guard.as_ref()));
-        ack_guards.filter(|ack_guard| !ack_guard.is_shared()).for_each(AckGuard::forsake);
+        ack_guards.filter(|ack_guard| !ack_guard.is_shared()).for_each(AckGuard::withhold);
         Some(session)
     }
 
-    fn remember_left(&mut self, listeners: &[u64]) {
-        self.left.extend(listeners);
-        self.left_set.extend(listeners);
-        while self.left.len() > MOST_LEFT {
-            if let Some(oldest) = self.left.pop_front() {
-                self.left_set.remove(&oldest);
+    fn remember_removed(&mut self, listeners: &[u64]) {
+        self.removed.extend(listeners);
+        self.removed_set.extend(listeners);
+        while self.removed.len() > MOST_REMOVED {
+            if let Some(oldest) = self.removed.pop_front() {
+                self.removed_set.remove(&oldest);
             }
         }
     }
@@ -368,13 +368,13 @@ impl Fanout {
 
     /// How many messages were routed so far, how many listeners and sessions there are, and what is queued in
     /// parked sessions.
-    pub fn weigh(&self) -> (u64, usize, usize, Weight) {
+    pub fn routing_totals(&self) -> (u64, usize, usize, QueueTotals) {
         let parked = self.sessions.values().filter_map(|record| match &record.location {
             SessionLocation::Parked(session) => Some(session.load()),
             SessionLocation::With(_) | SessionLocation::Leaving(_) => None,
         });
-        let weight = parked.fold(Weight::default(), Weight::with);
-        (self.routed, self.listeners.len(), self.sessions.len(), weight)
+        let queued = parked.fold(QueueTotals::default(), QueueTotals::plus);
+        (self.routed, self.listeners.len(), self.sessions.len(), queued)
     }
 
     /// What parked sessions dropped.

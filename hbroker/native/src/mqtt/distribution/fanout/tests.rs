@@ -179,11 +179,11 @@ fn messages_that_came_together_go_as_they_would_one_by_one() {
         posted.push(bench.route_all(together, 0, &[6, 2]));
         // On its way, and offline.
         bench.attach(7, 5, options(1));
-        bench.fanout.leave(5, connection(1, 5));
+        bench.fanout.end_connection(5, connection(1, 5));
         posted.push(bench.route_all(together, 0, &[7]));
         bench.fanout.park(NOW, 5, new_session());
         posted.push(bench.route_all(together, 0, &[7]));
-        (posted, bench.fanout.counters().drops, bench.fanout.weigh().0)
+        (posted, bench.fanout.counters().drops, bench.fanout.routing_totals().0)
     });
     assert_eq!(outcomes[0], outcomes[1]);
     assert_eq!(outcomes[0].0.iter().map(Vec::len).collect::<Vec<_>>(), [6, 3, 9, 3, 9, 0, 0]);
@@ -252,11 +252,11 @@ fn what_waits_for_a_listener_that_goes_is_answered_and_bounded() {
 fn a_session_gets_everything_wherever_it_is() {
     let mut bench = Bench::new(1);
     bench.attach(1, 1, options(1));
-    bench.fanout.leave(1, connection(1, 99));
+    bench.fanout.end_connection(1, connection(1, 99));
     bench.route(message(1, false), false, 0, &[1]);
     assert_eq!(bench.posted().len(), 1, "another connection's end does not concern it");
 
-    bench.fanout.leave(1, connection(1, 1));
+    bench.fanout.end_connection(1, connection(1, 1));
     bench.route(message(1, false), false, 0, &[1]);
     assert!(bench.posted().is_empty());
     assert!(bench.fanout.remove(1, false).is_none(), "it is on its way");
@@ -270,7 +270,7 @@ fn a_session_gets_everything_wherever_it_is() {
     assert_eq!(session.load().queued, 2);
     bench.route(message(1, false), false, 0, &[1]);
     assert_eq!(bench.batches[0].len(), 1);
-    bench.fanout.leave(1, connection(0, 8));
+    bench.fanout.end_connection(1, connection(0, 8));
     bench.fanout.park(NOW, 1, session);
     let session = bench.fanout.remove(1, false).unwrap();
     bench.batches.iter_mut().for_each(Vec::clear);
@@ -299,7 +299,7 @@ fn what_came_through_a_pool_client_of_its_own_stays_unanswered_when_a_session_le
     let mut bench = Bench::new(1);
     bench.attach(1, 1, options(1));
     bench.fanout.attach(2, 1, options(1), Some(4));
-    bench.fanout.leave(1, connection(1, 1));
+    bench.fanout.end_connection(1, connection(1, 1));
     bench.fanout.park(NOW, 1, new_session());
     for pool_client in [0, 5] {
         bench.pool_client = pool_client;
@@ -312,8 +312,8 @@ fn what_came_through_a_pool_client_of_its_own_stays_unanswered_when_a_session_le
     assert_eq!(answered, [0, 0]);
     assert!(bench.fanout.listeners.is_empty() && bench.fanout.connections.is_empty());
     // Nor is what comes later, while its owners do not know yet.
-    assert!(bench.fanout.has_left(&[9, 2]) && !bench.fanout.has_left(&[3]));
+    assert!(bench.fanout.was_removed(&[9, 2]) && !bench.fanout.was_removed(&[3]));
     bench.attach(3, 2, options(1));
     bench.fanout.detach(3);
-    assert!(!bench.fanout.has_left(&[3]), "unsubscribed: nobody wants it any more");
+    assert!(!bench.fanout.was_removed(&[3]), "unsubscribed: nobody wants it any more");
 }

@@ -8,11 +8,11 @@ use crate::mqtt::access::rules::{Access, AccessList};
 use crate::mqtt::codec::packets::{CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::distribution::fanout::{ItemContent, ResumedSession, SessionItem};
-use crate::mqtt::gateway::clients::{Client, Marks};
+use crate::mqtt::gateway::clients::{Client, PublishOptions};
 use crate::mqtt::gateway::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::gateway::worker_event::WorkerEvent;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
-use crate::mqtt::session::Weight;
+use crate::mqtt::session::QueueTotals;
 
 impl ClientTurn<'_> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
@@ -24,22 +24,22 @@ impl ClientTurn<'_> {
                 if version.is_some_and(|version| version < Version::V5) {
                     close_reason.reason = Reason::of_return_code(close_reason.reason.0);
                 }
-                self.with(connections, id, |connection, turn, above, _| {
-                    connection.refuse(turn, &close_reason, above);
+                self.with(connections, id, |connection, turn, upstream, _| {
+                    connection.refuse(turn, &close_reason, upstream);
                 });
             }
             Command::Challenge(id, auth) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, turn, above, _| {
+                self.with(connections, id, |connection, turn, upstream, _| {
                     if !connection.challenge(turn, &auth) {
-                        connection.disconnect(turn, &Reason::PACKET_TOO_LARGE.into(), above);
+                        connection.disconnect(turn, &Reason::PACKET_TOO_LARGE.into(), upstream);
                     }
                 });
             }
             Command::Acknowledge(id, kind, packet, reasons, text) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, turn, above, _| {
-                    connection.acknowledge(turn, kind, packet, &reasons, &text, above);
+                self.with(connections, id, |connection, turn, upstream, _| {
+                    connection.acknowledge(turn, kind, packet, &reasons, &text, upstream);
                 });
             }
             Command::Disconnect(id, close_reason) => self.disconnect(connections, id, &close_reason),
@@ -51,13 +51,13 @@ impl ClientTurn<'_> {
                 }
             }
             Command::Park(id) => self.park(id),
-            Command::Mark(id) => mark(connections, id),
+            Command::SendOrigin(id) => send_origin(connections, id),
             Command::Assign(id, number, list) => assign(connections, id, number, &list),
             Command::Access(number, list) => self.set_access(connections, number, &list),
             // The receiver may have stopped waiting.
             Command::Report(to) => _ = to.send(report(connections)),
             Command::Count(to) => _ = to.send(*self.counters),
-            Command::Weigh => self.weigh(connections),
+            Command::MeasureQueues => self.measure_queues(connections),
             Command::Settle => {}
         }
     }
@@ -77,11 +77,11 @@ impl ClientTurn<'_> {
         session.set_settings(settings);
         session.access = access.as_ref().map_or_else(Access::default, |(_, list)| list.access());
         client.session = handle;
-        client.marks = Marks { origin: if has_no_local { origin } else { 0 }, ack_queued };
+        client.publish_options = PublishOptions { origin: if has_no_local { origin } else { 0 }, ack_queued };
         (client.access, client.origin) = (access.map(|(number, _)| number), origin);
         client.connection.set_rate(rate);
-        self.with(connections, id, |connection, turn, above, _| {
-            connection.accept(turn, &accept, session, above);
+        self.with(connections, id, |connection, turn, upstream, _| {
+            connection.accept(turn, &accept, session, upstream);
         });
     }
 
@@ -91,8 +91,8 @@ impl ClientTurn<'_> {
         id: ConnectionId,
         close_reason: &CloseReason,
     ) {
-        self.with(connections, id, |connection, turn, above, _| {
-            connection.disconnect(turn, close_reason, above);
+        self.with(connections, id, |connection, turn, upstream, _| {
+            connection.disconnect(turn, close_reason, upstream);
         });
     }
 
@@ -107,14 +107,14 @@ impl ClientTurn<'_> {
         if let Some(leaving) = self.leaving.get_mut(&id) {
             return content.pass_to(self.now, &mut leaving.session, self.counters);
         }
-        self.with(connections, id, |connection, turn, above, encoder| {
+        self.with(connections, id, |connection, turn, upstream, encoder| {
             loop {
                 match content {
                     ItemContent::Message(delivery) => connection.deliver(turn, delivery, encoder),
                     ItemContent::MessageBatch(batch, delivery_options) => {
                         connection.deliver_batch(turn, &batch, &delivery_options, encoder);
                     }
-                    ItemContent::Answer(key, reason) => connection.answer(turn, key, reason, above),
+                    ItemContent::Answer(key, reason) => connection.answer(turn, key, reason, upstream),
                 }
                 // If the connection closes, the remaining items are for its session.
                 let goes_on = |item: &SessionItem| item.connection == id && !connection.is_closed();
@@ -126,7 +126,7 @@ impl ClientTurn<'_> {
         });
     }
 
-    fn weigh(&mut self, connections: &mut Connections<Client>) {
+    fn measure_queues(&mut self, connections: &mut Connections<Client>) {
         let Some(worker_metrics) = &mut self.worker_metrics else {
             return;
         };
@@ -134,7 +134,7 @@ impl ClientTurn<'_> {
             let (_, client) = connections.get(id)?;
             client.connection.session().map(|session| session.load())
         });
-        worker_metrics.weight = sessions.fold(Weight::default(), Weight::with);
+        worker_metrics.queued = sessions.fold(QueueTotals::default(), QueueTotals::plus);
     }
 
     fn park(&mut self, id: ConnectionId) {
@@ -170,9 +170,9 @@ fn answered(connections: &mut Connections<Client>, id: ConnectionId) {
     }
 }
 
-fn mark(connections: &mut Connections<Client>, id: ConnectionId) {
+fn send_origin(connections: &mut Connections<Client>, id: ConnectionId) {
     if let Some((_, client)) = connections.get(id) {
-        client.marks.origin = client.origin;
+        client.publish_options.origin = client.origin;
     }
 }
 

@@ -19,8 +19,8 @@ use crate::mqtt::codec::packets::{CloseReason, Connect, Version};
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::Connection;
-use crate::mqtt::connection::event::{Cause, Closed, Event, Taken, Upper};
-use crate::mqtt::distribution::bridge::{Marks, PoolGuard, enter};
+use crate::mqtt::connection::event::{Cause, Closed, Event, PublishOutcome, UpperLayer};
+use crate::mqtt::distribution::bridge::{PoolGuard, PublishOptions, enter};
 use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::gateway::command::{Command, Traffic};
 use crate::mqtt::gateway::dispatcher::Dispatcher;
@@ -117,7 +117,7 @@ impl Protocol for Clients {
             leaving: &mut self.leaving,
             parked_due: &mut self.parked_due,
             worker_events: &mut self.worker_events,
-            above: Above::new(&self.client_pool),
+            upstream: Upstream::new(&self.client_pool),
             worker_metrics: self.worker_metrics.as_ref().map(|worker_metrics| worker_metrics.lock()),
         }
     }
@@ -141,7 +141,7 @@ pub struct ClientTurn<'t> {
     leaving: &'t mut FxHashMap<ConnectionId, Leaving>,
     parked_due: &'t mut Micros,
     worker_events: &'t mut Vec<WorkerEvent>,
-    above: Above<'t>,
+    upstream: Upstream<'t>,
     /// Locked until the iteration ends. A reader of the metrics waits for that.
     worker_metrics: Option<MutexGuard<'t, WorkerMetrics>>,
 }
@@ -155,7 +155,9 @@ impl<'t> Turn<'t, Client, Command> for ClientTurn<'t> {
     }
 
     fn handle_bytes(&mut self, connections: &mut Connections<Client>, id: ConnectionId, bytes: &'t [u8]) {
-        self.with(connections, id, |connection, turn, above, _| connection.handle_bytes(turn, bytes, above));
+        self.with(connections, id, |connection, turn, upstream, _| {
+            connection.handle_bytes(turn, bytes, upstream);
+        });
     }
 
     fn handle_command(&mut self, connections: &mut Connections<Client>, command: Command) {
@@ -171,12 +173,12 @@ impl<'t> Turn<'t, Client, Command> for ClientTurn<'t> {
         if offer {
             client.retry = None;
         }
-        self.with(connections, id, |connection, turn, above, _| {
+        self.with(connections, id, |connection, turn, upstream, _| {
             if offer {
-                connection.resume(turn, above);
+                connection.resume(turn, upstream);
             }
             if connection.poll_timeout() <= now {
-                connection.handle_timeout(turn, above);
+                connection.handle_timeout(turn, upstream);
             }
         });
     }
@@ -186,8 +188,8 @@ impl<'t> Turn<'t, Client, Command> for ClientTurn<'t> {
     }
 
     fn handle_close(&mut self, _: &mut Connections<Client>, id: ConnectionId, mut client: Client, _: Ending) {
-        client.connection.handle_end(&mut self.above);
-        for event in std::mem::take(&mut self.above.events) {
+        client.connection.handle_end(&mut self.upstream);
+        for event in std::mem::take(&mut self.upstream.events) {
             if let Event::Closed(closed) = event {
                 client.closed = Some(closed);
             }
@@ -198,13 +200,13 @@ impl<'t> Turn<'t, Client, Command> for ClientTurn<'t> {
     fn end(mut self, _: &mut Connections<Client>) {
         let tickets = self.dispatcher.releases.take();
         if !tickets.is_empty() {
-            self.above.guard().handled(&tickets);
+            self.upstream.guard().handled(&tickets);
         }
         // Before the network's lock is released: after that the network may answer.
-        if !self.above.published.is_empty() {
-            self.dispatcher.expect_answers(self.above.published.drain(..));
+        if !self.upstream.published.is_empty() {
+            self.dispatcher.expect_answers(self.upstream.published.drain(..));
         }
-        drop(self.above);
+        drop(self.upstream);
         if let Some(worker_metrics) = &mut self.worker_metrics {
             worker_metrics.counters = *self.counters;
         }
@@ -223,22 +225,27 @@ impl ClientTurn<'_> {
         &mut self,
         connections: &mut Connections<Client>,
         id: ConnectionId,
-        act: impl FnOnce(&mut Connection, &mut ConnectionTurn<'_>, &mut Above<'_>, &mut Encoder),
+        act: impl FnOnce(&mut Connection, &mut ConnectionTurn<'_>, &mut Upstream<'_>, &mut Encoder),
     ) {
         let now = self.now;
         let Some((client, output)) = connections.write(id) else {
             return;
         };
-        (self.above.session, self.above.marks) = (client.session, client.marks);
-        let (above, encoder, counters) = (&mut self.above, &mut *self.encoder, &mut *self.counters);
+        (self.upstream.session, self.upstream.publish_options) = (client.session, client.publish_options);
+        let (upstream, encoder, counters) = (&mut self.upstream, &mut *self.encoder, &mut *self.counters);
         let before = *counters;
         let load = self.worker_metrics.as_mut().map(|worker_metrics| &mut *worker_metrics.load);
-        act(&mut client.connection, &mut ConnectionTurn { now, out: output, counters, load }, above, encoder);
+        act(
+            &mut client.connection,
+            &mut ConnectionTurn { now, out: output, counters, load },
+            upstream,
+            encoder,
+        );
         client.traffic.add(&before, counters);
-        if std::mem::take(&mut above.taken) {
+        if std::mem::take(&mut upstream.has_published) {
             client.refusals = 0;
         }
-        if std::mem::take(&mut above.full) {
+        if std::mem::take(&mut upstream.had_no_room) {
             client.offer_later(now);
         }
         self.follow_up(connections, id);
@@ -246,8 +253,8 @@ impl ClientTurn<'_> {
 
     /// Posts the connection's events to Python, pauses or resumes reading, and closes an ended connection.
     fn follow_up(&mut self, connections: &mut Connections<Client>, id: ConnectionId) {
-        if !self.above.events.is_empty() {
-            for event in std::mem::take(&mut self.above.events) {
+        if !self.upstream.events.is_empty() {
+            for event in std::mem::take(&mut self.upstream.events) {
                 self.ask(connections, id, event);
             }
         }
@@ -258,8 +265,8 @@ impl ClientTurn<'_> {
         let waits = !client.connection.wants_bytes();
         if !self.dispatcher.unfinished.set(&mut client.unfinished, source, held, waits) {
             self.counters.unfinished_full += 1;
-            return self.with(connections, id, |connection, turn, above, _| {
-                connection.disconnect(turn, &Reason::QUOTA_EXCEEDED.into(), above);
+            return self.with(connections, id, |connection, turn, upstream, _| {
+                connection.disconnect(turn, &Reason::QUOTA_EXCEEDED.into(), upstream);
             });
         }
         if client.connection.is_closed() {
@@ -292,8 +299,8 @@ impl ClientTurn<'_> {
                     };
                     return self.worker_events.push(WorkerEvent::Connect(id, Box::new(arrival)));
                 };
-                return self.with(connections, id, |connection, turn, above, _| {
-                    connection.refuse(turn, &close_reason, above);
+                return self.with(connections, id, |connection, turn, upstream, _| {
+                    connection.refuse(turn, &close_reason, upstream);
                 });
             }
             Event::Subscribe(subscribe) => WorkerEvent::Subscribe(id, subscribe),
@@ -329,7 +336,7 @@ impl ClientTurn<'_> {
         match client.connection.take_session(&mut turn) {
             Some(session) if client.session > 0 => {
                 self.leaving.insert(id, Leaving { handle: client.session, session, closed });
-                self.dispatcher.leave(client.session, id);
+                self.dispatcher.end_connection(client.session, id);
             }
             _ if client.version.is_some() => self.worker_events.push(WorkerEvent::Closed(id, closed)),
             _ => {}
@@ -344,7 +351,7 @@ pub struct Client {
     pub session: SessionHandle,
     /// The number of its access list.
     pub access: Option<u32>,
-    /// Marks its messages once it has a subscription with No Local.
+    /// The origin that its messages carry once it has a subscription with No Local.
     pub origin: u64,
     /// Requests that Python has not answered.
     pub open_requests: u16,
@@ -352,7 +359,7 @@ pub struct Client {
     /// refused.
     pub retry: Option<Micros>,
     pub refusals: u8,
-    pub marks: Marks,
+    pub publish_options: PublishOptions,
     /// The version of the CONNECT; `None` if Python does not know of the connection.
     pub version: Option<Version>,
     pub traffic: Traffic,
@@ -372,7 +379,7 @@ impl Client {
             open_requests: 0,
             retry: None,
             refusals: 0,
-            marks: Marks::default(),
+            publish_options: PublishOptions::default(),
             version: None,
             traffic: Traffic::default(),
             unfinished: Share::default(),
@@ -399,7 +406,7 @@ impl Client {
 }
 
 /// Everything above the connections in one iteration of a worker: the network, and the events for Python.
-pub struct Above<'t> {
+pub struct Upstream<'t> {
     client_pool: &'t ClientPoolCore,
     guard: Option<PoolGuard<'t>>,
     /// (sequence number, session, key) of each message that the network took and has to answer.
@@ -407,13 +414,13 @@ pub struct Above<'t> {
     pub events: Vec<Event>,
     /// The session of the connection that is being called.
     pub session: SessionHandle,
-    pub marks: Marks,
-    /// `full`: the network had no room for a message. `taken`: the network took a message.
-    pub full: bool,
-    pub taken: bool,
+    pub publish_options: PublishOptions,
+    /// `had_no_room`: the network had no room for a message. `has_published`: the network took a message.
+    pub had_no_room: bool,
+    pub has_published: bool,
 }
 
-impl<'t> Above<'t> {
+impl<'t> Upstream<'t> {
     pub fn new(client_pool: &'t ClientPoolCore) -> Self {
         Self {
             client_pool,
@@ -421,9 +428,9 @@ impl<'t> Above<'t> {
             published: Vec::new(),
             events: Vec::new(),
             session: 0,
-            marks: Marks::default(),
-            full: false,
-            taken: false,
+            publish_options: PublishOptions::default(),
+            had_no_room: false,
+            has_published: false,
         }
     }
 
@@ -433,22 +440,22 @@ impl<'t> Above<'t> {
     }
 }
 
-impl Upper for Above<'_> {
-    fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> Taken {
-        let marks = self.marks;
-        match self.guard().publish(publish, marks) {
+impl UpperLayer for Upstream<'_> {
+    fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> PublishOutcome {
+        let publish_options = self.publish_options;
+        match self.guard().publish(publish, publish_options) {
             Ok(Some(sequence)) => {
-                self.taken = true;
+                self.has_published = true;
                 if let Some(key) = key {
                     self.published.push((sequence, self.session, key));
                 }
-                Taken::Yes
+                PublishOutcome::Accepted
             }
             Ok(None) => {
-                self.full = true;
-                Taken::Later
+                self.had_no_room = true;
+                PublishOutcome::Later
             }
-            Err(reason) => Taken::Refused(reason),
+            Err(reason) => PublishOutcome::Refused(reason),
         }
     }
 

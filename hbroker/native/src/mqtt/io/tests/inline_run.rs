@@ -23,7 +23,7 @@ fn whoever_obeys_a_command_it_is_obeyed_once_and_in_order() {
                 match number % 4 {
                     0 => worker_handle.post(write),
                     left => {
-                        worker_handle.leave(write);
+                        worker_handle.post_without_wake(write);
                         // What is left is attended to with what comes next, at the latest.
                         if left > 1 {
                             worker_handle.run_pending(left == 2);
@@ -53,7 +53,7 @@ fn who_stands_in_wakes_the_thread_for_what_is_due_sooner_than_it_sleeps() {
         exchange(&mut client, b"here");
         let id = bench.journal.last_opened().unwrap();
         let before = bench.counter("mqtt.stand_ins");
-        worker_handle.leave(Command::Close(id));
+        worker_handle.post_without_wake(Command::Close(id));
         worker_handle.run_pending(true);
         stood_in = bench.counter("mqtt.stand_ins") - before;
         // The server's side is closed, and forgotten though the client's is not.
@@ -67,7 +67,7 @@ fn a_worker_that_has_ended_is_left_alone() {
     let bench = Bench::with(1, Settings::default(), None);
     bench.server.shutdown(PATIENCE);
     let worker_handle = &bench.server.worker_handles()[0];
-    worker_handle.leave(Command::CloseAll);
+    worker_handle.post_without_wake(Command::CloseAll);
     worker_handle.run_pending(true);
     assert_eq!(bench.server.fault(), None);
 }

@@ -70,15 +70,15 @@ fn what_expires_at_once_is_gone_at_once_and_removed_by_and_by() {
         turns += 1;
     }
     assert!(turns > 600 && store.len() as u64 == TOPICS / 2 + 1 && store.bytes() < before / 2);
-    assert_eq!((store.bytes(), store.mortal.len()), (real_cost(&store), 0));
+    assert_eq!((store.bytes(), store.expiries.len()), (real_cost(&store), 0));
 }
 
 #[test]
 fn what_leaves_is_gone_at_once_and_freed_by_and_by() {
     let mut store = full(TOPICS, usize::MAX);
     store.offer(fragment("home/7/large", b"x", TOPICS * 2, 0, 2));
-    let less = ["home/8".to_owned(), "home/9/9".to_owned()];
-    let region = Region { subtree: "home", less: &less };
+    let excluded = ["home/8".to_owned(), "home/9/9".to_owned()];
+    let region = Region { subtree: "home", excluded: &excluded };
     let ranges = ranges(region);
     assert!(ranges.len() <= 8);
     holding(&mut store, "drop_unfinished", 10, |store| store.drop_unfinished(region));
@@ -89,7 +89,7 @@ fn what_leaves_is_gone_at_once_and_freed_by_and_by() {
         });
     }
     assert_eq!(read_all(&mut store, Wanted::Filter("#")).0, 101);
-    assert_eq!((store.len(), store.waiting.len()), (101, 0));
+    assert_eq!((store.len(), store.incomplete.len()), (101, 0));
     // The same topic again, before what was there is freed.
     assert_eq!(
         holding(&mut store, "offer", 2_000, |store| store.offer(whole("home/0/0", b"new", 1))),
@@ -97,7 +97,7 @@ fn what_leaves_is_gone_at_once_and_freed_by_and_by() {
     );
     while holding(&mut store, "tidy", STEPS * 100, RetainedStore::tidy) {}
     assert_eq!((store.bytes(), store.len()), (real_cost(&store), 102));
-    assert_eq!(store.mortal.len(), 100, "those of room 8");
+    assert_eq!(store.expiries.len(), 100, "those of room 8");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn nothing_is_refused_for_which_freeing_all_makes_room() {
                     .expect("there are some"),
                 _ => store.offer(whole(&topic, &[1; 100], number)),
             };
-            if offer == Offer::Refused || way == "unfinished" && store.waiting.len() > 160 {
+            if offer == Offer::Refused || way == "unfinished" && store.incomplete.len() > 160 {
                 break;
             }
         }
@@ -168,7 +168,7 @@ fn a_large_message_is_read_and_freed_fragment_by_fragment() {
         store.offer(fragment("a/large", b"a part", 1 << 50, index, fragments));
     }
     holding(&mut store, "clear", 1_000, |store| store.offer(whole("a/large", b"", 1 << 60)));
-    assert_eq!((store.waiting.len(), found(&store, "#").len()), (0, 0));
+    assert_eq!((store.incomplete.len(), found(&store, "#").len()), (0, 0));
     while holding(&mut store, "tidy", STEPS * 2, RetainedStore::tidy) {}
     assert_eq!(store.bytes(), 0);
 }

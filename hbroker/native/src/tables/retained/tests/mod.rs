@@ -57,7 +57,7 @@ fn real_cost(store: &RetainedStore) -> usize {
     let bytes = |fragments: &BTreeMap<u32, Bytes>| {
         fragments.values().map(|fragment| fragment.len() + OVERHEAD).sum::<usize>()
     };
-    let of_kept = |topic: &str, kept: &Kept| {
+    let of_kept = |topic: &str, kept: &RetainedMessage| {
         let fragments = match &kept.fragments {
             Fragments::One(fragment) => fragment.len() + OVERHEAD,
             Fragments::Many(fragments) => bytes(fragments),
@@ -66,13 +66,13 @@ fn real_cost(store: &RetainedStore) -> usize {
         kept.cost
     };
     let kept: usize = store.kept.walk("").map(|(topic, kept)| of_kept(topic, kept)).sum();
-    let of_waiting = |waiting: &Waiting| {
-        assert_eq!(waiting.cost, cost_of(&waiting.topic) + bytes(&waiting.fragments));
-        waiting.cost
+    let of_incomplete = |incomplete: &IncompleteMessage| {
+        assert_eq!(incomplete.cost, cost_of(&incomplete.topic) + bytes(&incomplete.fragments));
+        incomplete.cost
     };
     let dismantled: usize =
         store.dismantled.iter().map(|dismantled| dismantled.cost + bytes(&dismantled.fragments)).sum();
-    kept + store.waiting.iter().map(of_waiting).sum::<usize>() + dismantled
+    kept + store.incomplete.iter().map(of_incomplete).sum::<usize>() + dismantled
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_large_message_replaces_when_it_is_whole() {
     assert_eq!(store.offer(fragment("a", b"late", 5, 0, 2)), Offer::Ignored);
     assert_eq!(store.offer(fragment("a", b"D", 20, 0, 2)), Offer::Incomplete);
     assert_eq!(store.offer(whole("a", b"new", 30)), Offer::Kept);
-    assert!(store.waiting.is_empty());
+    assert!(store.incomplete.is_empty());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn what_waits_gives_way_and_what_is_kept_stays() {
     let mut store = RetainedStore::new(1_000, 1);
     assert_eq!(store.offer(fragment("w", &[0; 300], 1, 0, 2)), Offer::Incomplete);
     assert_eq!(store.offer(whole("a", &[0; 400], 9)), Offer::Kept);
-    assert!(store.waiting.is_empty());
+    assert!(store.incomplete.is_empty());
     assert_eq!(store.offer(whole("b", &[0; 400], 10)), Offer::Refused);
     assert_eq!(store.offer(whole("a", &[0; 900], 11)), Offer::Refused);
     assert_eq!(store.offer(whole("a", &[1; 800], 12)), Offer::Kept);
@@ -165,13 +165,13 @@ fn agrees_with_a_search_through_all_topics() {
         let mortals = store.kept.walk("").filter(|(_, kept)| kept.expires < Micros::MAX);
         let clock: BTreeMap<_, _> =
             mortals.map(|(topic, kept)| ((kept.expires, kept.serial), Box::from(topic))).collect();
-        assert!(!store.detached.is_empty() || clock == store.mortal);
+        assert!(!store.detached.is_empty() || clock == store.expiries);
         refused += usize::from(offer == Offer::Refused);
         if random.random_range(0..50) == 0 {
             drop_within(&mut store, "a".into());
             assert!(!store.kept.walk("").any(|(topic, _)| topic::is_within(topic, "a")));
         }
-        assert!(store.bytes() <= 4_000 && store.waiting.len() <= MAX_WAITING);
+        assert!(store.bytes() <= 4_000 && store.incomplete.len() <= MAX_INCOMPLETE);
         assert!(!store.detached.is_empty() || store.bytes() == real_cost(&store));
         let filter = filters[random.random_range(0..filters.len())];
         let mut got: Vec<String> = found(&store, filter).into_iter().map(|(topic, _)| topic).collect();
@@ -189,8 +189,8 @@ fn what_is_no_part_of_a_region_stays() {
         assert_eq!(store.offer(whole(topic, b"x", 1)), Offer::Kept);
     }
     assert_eq!(store.offer(fragment("a/b/large", b"x", 2, 0, 2)), Offer::Incomplete);
-    let less = ["a/b".to_owned()];
-    let region = Region { subtree: "a", less: &less };
+    let excluded = ["a/b".to_owned()];
+    let region = Region { subtree: "a", excluded: &excluded };
     let within = |region| {
         let wanted = Wanted::Region(region);
         let batch = store.read(wanted, u64::MAX, &wanted.first());
@@ -229,5 +229,8 @@ fn a_dead_message_is_neither_found_nor_charged() {
     assert_eq!(topics(&store), ["b"], "it was replaced by one that does not expire");
     assert!(!store.tidy());
     assert_eq!(store.len(), 1);
-    assert_eq!((store.offer(whole("b", b"", 6)), store.bytes(), store.mortal.len()), (Offer::Cleared, 0, 0));
+    assert_eq!(
+        (store.offer(whole("b", b"", 6)), store.bytes(), store.expiries.len()),
+        (Offer::Cleared, 0, 0)
+    );
 }

@@ -82,8 +82,8 @@ fn change(random: &mut SmallRng, store: &mut RetainedStore, model: &mut Model, n
             model.kept.remove(topic);
         }
         1 => {
-            let less = if random.random() { vec!["a/b".to_owned()] } else { Vec::new() };
-            let region = Region { subtree: ["a", "b", ""][random.random_range(0..3)], less: &less };
+            let excluded = if random.random() { vec!["a/b".to_owned()] } else { Vec::new() };
+            let region = Region { subtree: ["a", "b", ""][random.random_range(0..3)], excluded: &excluded };
             drop_within(store, region);
             model.kept.retain(|topic, _| !region.holds(topic));
         }
