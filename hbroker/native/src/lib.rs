@@ -18,6 +18,8 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("hbroker runs on Linux only");
 
+#[cfg(test)] // No engine uses it yet (docs/adr/0035-sealed-associations.md).
+mod association;
 mod bench;
 mod broken;
 mod client_pool;

@@ -1,0 +1,218 @@
+//! The handshake of one association: a TLS 1.3 connection whose bytes travel as a stream in datagrams.
+//!
+//! `rustls` makes and reads the bytes. This module carries them: each direction is a stream of bytes with offsets
+//! and acknowledgements. An end sends what is not acknowledged again, after a time that doubles. Bytes are taken
+//! in order alone: a flight has one or two datagrams.
+//!
+//! ```text
+//!     initiator                          acceptor
+//!     Greeting   ClientHello ->                       not known yet
+//!                            <- ServerHello to Finished
+//!     Proved     Finished ->             Proved       both have the secrets
+//!                            <- ticket, proof of a reset: sealed
+//!     over                               over         all is acknowledged: the TLS connection is dropped
+//! ```
+
+use std::io::{Read, Write};
+
+use rustls::Connection;
+use rustls::pki_types::CertificateDer;
+
+use crate::Micros;
+use crate::association::credentials::algorithm;
+use crate::association::keys::{Opener, SECRET, Sealer};
+use crate::association::packet::{AssociationId, PROOF, Segment};
+
+/// The first time after which a flight is sent again. It doubles each time.
+const FIRST_RETRY: Micros = 100_000;
+const LONGEST_RETRY: Micros = 3_000_000;
+/// The time that a handshake may take.
+pub const HANDSHAKE_TIMEOUT: Micros = 8_000_000;
+/// The bytes of a stream in one datagram.
+const MOST_BYTES: usize = 1_100;
+/// The bytes that a peer may send in a handshake: some certificates.
+const MOST_RECEIVED: u32 = 32 * 1_024;
+const LABEL: &[u8] = b"EXPORTER-hbroker-association";
+
+/// One end of a handshake.
+pub struct Handshake {
+    tls: Connection,
+    /// What TLS wrote and the peer has not acknowledged. `base`: the offset of its first byte.
+    unacked: Vec<u8>,
+    base: u32,
+    /// How many bytes have come.
+    received: u32,
+    owes_ack: bool,
+    /// When to send again; `Micros::MAX`: nothing is unacknowledged.
+    retry_at: Micros,
+    retry_after: Micros,
+    ends_at: Micros,
+    /// The proof of this end's resets, for the peer; `None`: it was written.
+    proof: Option<[u8; PROOF]>,
+    /// What the peer wrote after the handshake: its proof.
+    written: Vec<u8>,
+}
+
+/// What a handshake made.
+pub struct Secrets {
+    pub sealer: Sealer,
+    pub opener: Opener,
+}
+
+impl Handshake {
+    /// `proof`: what this end's resets will hold.
+    pub fn new(now: Micros, tls: Connection, proof: [u8; PROOF]) -> Self {
+        let mut handshake = Self {
+            tls,
+            unacked: Vec::new(),
+            base: 0,
+            received: 0,
+            owes_ack: false,
+            retry_at: Micros::MAX,
+            retry_after: FIRST_RETRY,
+            ends_at: now + HANDSHAKE_TIMEOUT,
+            proof: Some(proof),
+            written: Vec::new(),
+        };
+        handshake.write();
+        handshake
+    }
+
+    /// Takes a part of the peer's stream.
+    ///
+    /// # Errors
+    /// The peer's handshake is not valid, or TLS refuses it. The association cannot be made.
+    pub fn handle_segment(&mut self, now: Micros, segment: &Segment<'_>) -> Result<(), rustls::Error> {
+        self.handle_ack(now, segment.acked);
+        if segment.bytes.is_empty() {
+            return Ok(());
+        }
+        self.owes_ack = true;
+        let end = u64::from(segment.offset) + segment.bytes.len() as u64;
+        if segment.offset > self.received || end <= u64::from(self.received) || end > MOST_RECEIVED.into() {
+            return Ok(()); // A part before it is missing, it is known, or it is too much.
+        }
+        let mut fresh = &segment.bytes[(self.received - segment.offset) as usize..];
+        self.received = end as u32;
+        while !fresh.is_empty() {
+            if self.tls.read_tls(&mut fresh).unwrap_or(0) == 0 {
+                return Err(rustls::Error::General("the buffer of TLS is full".to_owned()));
+            }
+            let state = self.tls.process_new_packets()?;
+            let mut plain = vec![0; state.plaintext_bytes_to_read().min(2 * PROOF)];
+            _ = self.tls.reader().read(&mut plain);
+            self.written.extend_from_slice(&plain);
+        }
+        self.write();
+        self.retry_after = FIRST_RETRY;
+        self.retry_at = now; // What TLS wrote is sent at once.
+        Ok(())
+    }
+
+    /// The secrets have been agreed on: both directions of the datagrams can be sealed.
+    ///
+    /// `to`: the id that the peer chose. Panics before [`Self::is_proved`].
+    pub fn secrets(&self, to: AssociationId) -> Secrets {
+        let both: [u8; 2 * SECRET] =
+            self.tls.export_keying_material([0; 2 * SECRET], LABEL, None).expect("the handshake is over");
+        let (of_initiator, of_acceptor) = both.split_at(SECRET);
+        let (sent, received) = match &self.tls {
+            Connection::Client(_) => (of_initiator, of_acceptor),
+            Connection::Server(_) => (of_acceptor, of_initiator),
+        };
+        let secret = |half: &[u8]| half.try_into().expect("it is half of it");
+        let algorithm = algorithm(&self.tls);
+        Secrets {
+            sealer: Sealer::new(algorithm, secret(sent), to),
+            opener: Opener::new(algorithm, secret(received)),
+        }
+    }
+
+    /// Whether the peer has proved itself, as far as it has to, and there are secrets.
+    pub fn is_proved(&self) -> bool {
+        !self.tls.is_handshaking()
+    }
+
+    /// The next parts of the stream to send, in order; empty: nothing is due. A part without bytes acknowledges.
+    pub fn poll_segments(&mut self, now: Micros) -> Vec<Segment<'_>> {
+        let is_due = now >= self.retry_at && !self.unacked.is_empty();
+        if !is_due && !self.owes_ack {
+            return Vec::new();
+        }
+        self.owes_ack = false;
+        let acked = self.received;
+        if !is_due {
+            return vec![Segment { offset: self.base + self.unacked.len() as u32, acked, bytes: &[] }];
+        }
+        self.retry_at = now + self.retry_after;
+        self.retry_after = (2 * self.retry_after).min(LONGEST_RETRY);
+        let parts = self.unacked.chunks(MOST_BYTES).zip((self.base..).step_by(MOST_BYTES));
+        parts.map(|(bytes, offset)| Segment { offset, acked, bytes }).collect()
+    }
+
+    /// Sends all that is not acknowledged again, without delay: the peer could not take it before.
+    pub fn retry_now(&mut self, now: Micros) {
+        self.retry_at = now;
+    }
+
+    /// When `poll_segments` has something, or the handshake has failed.
+    pub fn poll_timeout(&self) -> Micros {
+        let retry_at = if self.unacked.is_empty() { Micros::MAX } else { self.retry_at };
+        if self.owes_ack { 0 } else { retry_at.min(self.ends_at) }
+    }
+
+    /// Whether its time is over.
+    pub fn has_timed_out(&self, now: Micros) -> bool {
+        now >= self.ends_at
+    }
+
+    /// Whether nothing of it is needed any more: the secrets are made, the peer has all, and this end has the
+    /// peer's proof, which is the last thing that a peer sends.
+    pub fn is_over(&self) -> bool {
+        self.is_proved() && self.proof.is_none() && self.unacked.is_empty() && self.peer_proof().is_some()
+    }
+
+    /// Whether the peer has all that this end has sent.
+    pub fn is_acked(&self) -> bool {
+        self.unacked.is_empty()
+    }
+
+    /// What the resets of the peer hold, once it has said so.
+    pub fn peer_proof(&self) -> Option<[u8; PROOF]> {
+        self.written.first_chunk().copied()
+    }
+
+    /// The certificate with which the peer proved itself.
+    pub fn peer_certificate(&self) -> Option<CertificateDer<'static>> {
+        self.tls.peer_certificates()?.first().map(|certificate| certificate.clone().into_owned())
+    }
+
+    fn handle_ack(&mut self, now: Micros, acked: u32) {
+        let taken = acked.saturating_sub(self.base) as usize;
+        if taken == 0 || taken > self.unacked.len() {
+            return;
+        }
+        self.unacked.drain(..taken);
+        self.base = acked;
+        self.retry_after = FIRST_RETRY;
+        self.retry_at = if self.unacked.is_empty() { Micros::MAX } else { now + FIRST_RETRY };
+    }
+
+    /// Takes what TLS has to send.
+    fn write(&mut self) {
+        if self.is_proved()
+            && let Some(proof) = self.proof.take()
+        {
+            _ = self.tls.writer().write_all(&proof);
+        }
+        let before = self.unacked.len();
+        while self.tls.wants_write() {
+            if self.tls.write_tls(&mut self.unacked).is_err() {
+                break; // Writing to memory does not fail.
+            }
+        }
+        if self.unacked.len() > before {
+            self.retry_at = 0;
+        }
+    }
+}
