@@ -13,6 +13,7 @@ from hbroker.gateway.access.acl_file import parse
 from hbroker.gateway.access.policy import FilePolicy
 from hbroker.gateway.connections.connection import MOST_SHAPES
 from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions
+from hbroker.gateway.network_clients import network_session
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.subscriptions.client.options import NewListener
 from tests.gateway.fakes import MemberHost
@@ -140,6 +141,24 @@ def test_the_filters_of_a_client_are_bounded() -> None:
     assert client.subscribe("home/a") == [1], "it replaces what is there"
     assert client.unsubscribe("home/a") == [0]
     assert client.subscribe("home/c") == [1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (GatewayLimits(), (0, 0)),
+        (GatewayLimits(queue_messages=50), (50, 0)),
+        (GatewayLimits(queue_messages=50, queue_bytes=1 << 20), (50, 1 << 20)),
+    ],
+)
+def test_an_owner_applies_its_own_bounds_unless_the_gateway_has_others(
+    limits: GatewayLimits, expected: tuple[int, int]
+) -> None:
+    gateway = one_gateway(limits=limits)
+    gateway.connect("a", clean_start=False, session_expiry_s=100).subscribe("home/x")
+    session = gateway.tree.nodes["home"].control.sessions.get(network_session("a", b""))
+    assert session is not None
+    assert (session.queue_messages, session.queue_bytes) == expected
 
 
 def test_a_long_filter_counts_more_than_once() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hbroker.config import GatewayLimits
 from hbroker.gateway.access.acl_file import may_read_some
 from hbroker.gateway.connections.connection import Connection, MqttSubscription, State
 from hbroker.gateway.context import GatewayContext
@@ -39,6 +40,7 @@ LONGEST_FILTER: Final = 64_000
 §3.4)."""
 _AGAIN: Final = SECOND
 _SEND, _SEND_IF_NEW, _DO_NOT_SEND = 0, 1, 2
+_DEFAULTS: Final = GatewayLimits()
 
 _CODES: Final[dict[int, Code]] = {
     Reason.REASON_NOT_AUTHORIZED: Code.NOT_AUTHORIZED,
@@ -365,8 +367,8 @@ class MqttSubscriptions:
             qos=subscription.options.qos,
             retain_as_published=subscription.options.retain_as_published,
             retain_handling=_DO_NOT_SEND if subscription.group else handling,
-            queue_messages=limits.queue_messages,
-            queue_bytes=limits.queue_bytes,
+            queue_messages=_requested(limits.queue_messages, _DEFAULTS.queue_messages),
+            queue_bytes=_requested(limits.queue_bytes, _DEFAULTS.queue_bytes),
         )
         return NewListener(subscription.listener, (subscription.group, subscription.plain), options)
 
@@ -488,3 +490,12 @@ def _for_bridge(options: SubscribeOptions, group: str) -> SubscribeOptions:
     Published. Other brokers set both for bridges, too.
     """
     return replace(options, no_local=not group, retain_as_published=True)
+
+
+def _requested(bound: int, default: int) -> int:
+    """The bound of a queue that an owner is asked for; 0: its own.
+
+    An owner takes a bound below its own for one that the client has chosen: then the queue may overflow while
+    the client keeps up (docs/guarantees.md, "Slow subscribers"). A default is nobody's choice.
+    """
+    return 0 if bound == default else bound
