@@ -9,7 +9,7 @@
     plan               the load to run
     layouts            which publishers publish to which subscribers
     chain              the topology of a chain of nodes
-    marks              what was spent between two moments
+    resource_totals    what was spent between two moments
     launching          starts and ends processes, on CPUs of their own
     process            CPU time and memory, from /proc
 

@@ -17,9 +17,9 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker._native import Endpoint
-from hbroker.bench.marks import ResourceTotals, Spent
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import sharpen_sleep
+from hbroker.bench.resource_totals import ResourceTotals, Spent
 from hbroker.config import NodeSettings
 from hbroker.protocol.node import Node
 from hbroker.runtime.address import listen_for

@@ -1,8 +1,9 @@
 """One measurement: a load on a broker, between two snapshots.
 
-A snapshot reads all values at one moment: messages, and what broker, load and machine have used (`marks`).
-Rates are those between the snapshots. Lost, duplicated and disordered messages are counted over the whole
-run, with the warm-up. Their number is known only when the publishers have stopped and nothing more arrives.
+A snapshot reads all values at one moment: messages, and what broker, load and machine have used
+(`resource_totals`). Rates are those between the snapshots. Lost, duplicated and disordered messages are
+counted over the whole run, with the warm-up. Their number is known only when the publishers have stopped and
+nothing more arrives.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.bench.brokers import Broker
 from hbroker.bench.generator import Generator
-from hbroker.bench.marks import ResourceTotals
 from hbroker.bench.process import cpu_seconds
+from hbroker.bench.resource_totals import ResourceTotals
 
 if TYPE_CHECKING:
     from hbroker._native import LoadReport

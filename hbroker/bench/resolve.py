@@ -17,9 +17,9 @@ from hbroker._native import LoadGenerator
 from hbroker.bench.brokers import Broker
 from hbroker.bench.chain import node_at, subtree_at
 from hbroker.bench.controls import Controls
-from hbroker.bench.marks import ResourceTotals
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import sharpen_sleep
+from hbroker.bench.resource_totals import ResourceTotals
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.client.dispatcher import config_of
 from hbroker.runtime.client.identity import Identity

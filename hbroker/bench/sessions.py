@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from hbroker._native import LoadGenerator
 from hbroker._proto import packet_pb2 as pb
 from hbroker.bench.launching import NoAnswer
-from hbroker.bench.marks import ResourceTotals
+from hbroker.bench.resource_totals import ResourceTotals
 from hbroker.runtime.client.client_pool import ClientPool, client_pool
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from hbroker.gateway.records.client_id_claims import StampClock
 from hbroker.gateway.records.gateways import GatewayRecords
 from hbroker.gateway.records.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
 from hbroker.gateway.records.session_records import SessionRecords
-from hbroker.gateway.sessions.announcements import GatewayPresence
+from hbroker.gateway.sessions.presence import GatewayPresence
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.startup import Startup
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions, PendingAck

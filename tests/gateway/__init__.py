@@ -6,6 +6,6 @@
     test_subscribing, test_events, test_admin_requests, test_units   other decisions
     test_slow_subscribers, test_process, test_with_mosquitto         real processes
 
-`networks` has gateways in a simulated network, over the native half that `fakes` plays. `shell` plays it over
-real endpoints.
+`networks` has gateways in a simulated network, over the native half that `fakes` plays. `endpoint_gateway`
+plays it over real endpoints.
 """

@@ -24,7 +24,7 @@ from hbroker.runtime import logs
 from hbroker.runtime.gateway import process
 from hbroker.runtime.gateway.process import _Process
 from hbroker.runtime.launcher import ports
-from tests.gateway.shell import EndpointShell
+from tests.gateway.endpoint_gateway import EndpointShell
 from tests.product.node import node_up
 from tests.waiting import until
 

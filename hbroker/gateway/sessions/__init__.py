@@ -3,9 +3,9 @@
     claim_requests   publishes claims of client ids
     stale_sessions   what owners hold for a client that must subscribe again
     session_store    writes session records
-    announcements    publishes the presence of this gateway
+    presence         publishes the presence of this gateway
     startup          gets the records of the existing sessions, before the gateway takes clients
 
-`stale_sessions` imports `session_store`, and `announcements` imports `startup`. Of the gateway they import
+`stale_sessions` imports `session_store`, and `presence` imports `startup`. Of the gateway they import
 `subscriptions`, `context`, `connections` and `records`; `connect` and `control` import them.
 """

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use rand::Rng;
 
 use super::Core;
-use crate::engine::handover::copied::CopyStep;
-use crate::engine::handover::exporting::HELD_STEP;
 use crate::engine::handover::held_queues::{HeldQueue, HeldQueues, add_queued};
 use crate::engine::handover::moves::{HeldCursor, Move, Moves, NodeExport};
+use crate::engine::handover::session_export::CopyStep;
+use crate::engine::handover::worker_export::HELD_STEP;
 use crate::engine::sessions::session::copying::CopyProgress;
 use crate::topic::Region;
 use crate::wire::Transfers;

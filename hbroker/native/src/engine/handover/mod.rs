@@ -3,8 +3,8 @@
 //! ```text
 //!     transfer         verbs at both: copy, refuse open messages, finish; install, import
 //!       |-- moves            all exports and imports of a node, each under a number (NodeExport)
-//!       |-- exporting        at the source: the part of an export in one worker (WorkerExport)
-//!       |     |-- copied           the part in one session: what was copied, and which copies are void (SessionExport)
+//!       |-- worker_export    at the source: the part of an export in one worker (WorkerExport)
+//!       |     |-- session_export   the part in one session: what was copied, which copies are void (SessionExport)
 //!       |     `-- stored_copies    copying of messages that only the store has
 //!       |-- barrier          at the source: are messages still on their way between workers?
 //!       `-- held_queues      messages outside of any queue; at the target all of a subtree, until it serves
@@ -12,10 +12,10 @@
 //! ```
 
 pub mod barrier;
-pub mod copied;
-pub mod exporting;
 pub mod held_queues;
 pub mod moves;
+pub mod session_export;
 pub mod spooled;
 pub mod stored_copies;
 pub mod transfer;
+pub mod worker_export;

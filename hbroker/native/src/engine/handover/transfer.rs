@@ -16,10 +16,10 @@
 //! subtree moves.
 
 use crate::Micros;
-use crate::engine::handover::copied::CopyStep;
-use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::handover::held_queues::HeldQueue;
+use crate::engine::handover::session_export::CopyStep;
 use crate::engine::handover::stored_copies::StoredPart;
+use crate::engine::handover::worker_export::WorkerExport;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::QueuedMessage;

@@ -10,7 +10,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::owner::forward::{Forwarder, wants};
 use crate::engine::owner::routes::Route;
-use crate::engine::transport::copies::{CopyBatch, MOST_BYTES, timed_of};
+use crate::engine::transport::copy_batch::{CopyBatch, MOST_BYTES, timed_of};
 use crate::engine::transport::links::Entry;
 use crate::engine::transport::outbound::{ByWorker, Handoff, Outbound};
 use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch};

@@ -5,7 +5,7 @@
 //! that member is there. It moves with the subtree (§5.4).
 //!
 //! A worker knows its own sessions. It reports the fitness of those that are members of groups to the other workers
-//! (`member_loads`), whenever it changes. So a look-up there costs only messages for groups with members on other
+//! (`member_fitness`), whenever it changes. So a look-up there costs only messages for groups with members on other
 //! workers.
 
 use std::collections::BTreeMap;

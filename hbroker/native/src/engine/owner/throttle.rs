@@ -43,7 +43,7 @@
 //! throttle it (`Entry::throttled_by`). Most often both are empty, and then cost nothing for a message.
 
 use crate::Micros;
-use crate::engine::owner::holds::ThrottleChange;
+use crate::engine::owner::throttled_links::ThrottleChange;
 use crate::engine::sessions::table::CHECK_INTERVAL;
 use crate::engine::transport::credit::{self, Allowance};
 use crate::engine::transport::links::LinkSlot;

@@ -5,9 +5,9 @@
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::handover::exporting::WorkerExport;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
+use crate::engine::handover::worker_export::WorkerExport;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::metrics::message_metrics::MessageMetrics;
 use crate::engine::sessions::bounds::Bounds;

@@ -1,7 +1,7 @@
 //! Work that is put off until the current batch is handled: to return tickets, to settle stored messages, to end
 //! sessions. The engine does it afterwards (`settle_pending`).
 
-use crate::engine::owner::holds::ThrottleChange;
+use crate::engine::owner::throttled_links::ThrottleChange;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::transport::delivery_records::Tickets;
 use crate::link_id::SessionKey;

@@ -7,14 +7,14 @@
 //!       |     |-- delivery_records    deliveries that wait for a PUBACK
 //!       |     `-- credit              what the peer takes before it acknowledges
 //!       |-- publish_batch       plain messages of `QoS` 0 that arrived together
-//!       |     `-- copies              those for other workers
+//!       |     `-- copy_batch          those for other workers
 //!       `-----> crate::engine::{owner, subscriber, publisher}
 //!     outbound            packets out, handoffs to other workers
 //!     commands            verbs of Python in; event: events for Python out
 //! ```
 
 pub mod commands;
-pub mod copies;
+pub mod copy_batch;
 pub mod credit;
 pub mod datagrams;
 pub mod delivery_records;

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::engine::metrics::message_metrics::MessageMetrics;
-use crate::engine::transport::copies::timed_of;
+use crate::engine::transport::copy_batch::timed_of;
 use crate::engine::transport::links::Entry;
 use crate::link::send::outbox::PacketRun;
 use crate::load::Load;

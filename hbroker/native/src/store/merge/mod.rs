@@ -9,10 +9,10 @@
 //! 2. Both are read again, side by side, and written, by a thread of its own (`storing`). Each publisher's messages
 //!    are written in the order of their sequences; apart from that, those that were published earlier come first. So
 //!    a message that both logs have is reached in both at about the same time, and its two records become one
-//!    (`joining`).
+//!    (`joiner`).
 
 mod chunk;
-mod joining;
+mod joiner;
 mod order;
 mod reading;
 mod storing;
@@ -33,7 +33,7 @@ use crate::store::log::segment::Damage;
 use crate::store::record::{Batch, MessageBody, Target};
 
 use chunk::Chunk;
-use joining::Joiner;
+use joiner::Joiner;
 use order::MergeSide;
 use reading::{LogSummary, read_chunks};
 use storing::{Batches, store_batches};

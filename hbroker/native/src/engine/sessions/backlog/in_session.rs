@@ -2,7 +2,7 @@
 
 use super::{Backlog, Loaded, StoredQueueView};
 use crate::Micros;
-use crate::engine::handover::copied::SessionExport;
+use crate::engine::handover::session_export::SessionExport;
 use crate::engine::handover::spooled::Spooled;
 use crate::engine::handover::stored_copies::StoredPart;
 use crate::engine::metrics::counters::{Counters, Drop};

@@ -1,7 +1,7 @@
 //! When a worker's queues become backlogs, and when these are read.
 
 use crate::Micros;
-use crate::engine::handover::exporting::WorkerExport;
+use crate::engine::handover::worker_export::WorkerExport;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::session::Session;

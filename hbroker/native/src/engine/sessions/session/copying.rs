@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::Micros;
-use crate::engine::handover::copied::{CopyStep, SessionExport};
 use crate::engine::handover::held_queues::HeldQueue;
+use crate::engine::handover::session_export::{CopyStep, SessionExport};
 use crate::engine::handover::stored_copies::{Read, SessionReader, StoredPart};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::backlog::Backlog;

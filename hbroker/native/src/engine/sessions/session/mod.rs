@@ -18,8 +18,8 @@ mod stored_queue;
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::handover::copied::SessionExport;
 use crate::engine::handover::held_queues::HeldQueue;
+use crate::engine::handover::session_export::SessionExport;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::counters::SessionCounters;

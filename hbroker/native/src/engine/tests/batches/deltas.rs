@@ -6,7 +6,7 @@ use crate::Micros;
 use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::tests::network::{MILLISECOND, Network, SECOND, message};
 use crate::engine::tests::workers::Apart;
-use crate::engine::transport::copies::MOST_BYTES;
+use crate::engine::transport::copy_batch::MOST_BYTES;
 use crate::engine::transport::event::Message;
 use crate::wire::{self, HeaderOut, PublishOut};
 

@@ -4,8 +4,8 @@
 use rand::Rng;
 
 use super::{has_passed, install, leave, raise_barrier, subscribe_persistently};
-use crate::engine::handover::copied::CopyStep;
 use crate::engine::handover::held_queues::{HeldQueue, HeldQueues, add_queued};
+use crate::engine::handover::session_export::CopyStep;
 use crate::engine::sessions::bounds::Bounds;
 use crate::engine::sessions::storing;
 use crate::engine::tests::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};

@@ -2,7 +2,7 @@
 
 use super::Apart;
 use crate::engine::tests::network::{MILLISECOND, Network, SECOND, message};
-use crate::engine::transport::copies::MOST_BYTES;
+use crate::engine::transport::copy_batch::MOST_BYTES;
 use crate::engine::transport::outbound::Handoff;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;

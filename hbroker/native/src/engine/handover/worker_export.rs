@@ -1,7 +1,7 @@
 //! The part of an export in one worker, at the source of a handover (§5.4): it copies the messages of a subtree from
 //! this worker's sessions, step by step.
 
-use crate::engine::handover::copied::CopyStep;
+use crate::engine::handover::session_export::CopyStep;
 use crate::engine::handover::stored_copies::{Read, SessionReader, StoreReader, StoredPart};
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::session::Session;

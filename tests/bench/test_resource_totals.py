@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hbroker.bench.marks import ResourceTotals, Spent
+from hbroker.bench.resource_totals import ResourceTotals, Spent
 from tests.waiting import until
 
 
