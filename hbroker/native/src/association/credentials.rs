@@ -76,11 +76,6 @@ impl Credentials {
         let server = self.server.as_ref()?;
         Some(ServerConnection::new(Arc::clone(server)).map(Connection::Server))
     }
-
-    /// Whether this end answers handshakes.
-    pub fn accepts(&self) -> bool {
-        self.server.is_some()
-    }
 }
 
 /// The algorithm for the datagrams of an association whose handshake has ended.

@@ -105,9 +105,6 @@ impl SealedHeader {
 }
 
 impl<'a> Segment<'a> {
-    /// The bytes before those of the stream.
-    pub const HEADER: usize = 8;
-
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (offset, rest) = bytes.split_first_chunk()?;
         let (acked, bytes) = rest.split_first_chunk()?;

@@ -284,10 +284,6 @@ impl Associations {
         self.outgoing.pop_front()
     }
 
-    pub fn has_transmit(&self) -> bool {
-        !self.outgoing.is_empty()
-    }
-
     /// When `handle_timeout` is due.
     pub fn poll_timeout(&self) -> Micros {
         self.timers.first().map_or(Micros::MAX, |(due, _)| *due).min(self.sweep_at)

@@ -160,12 +160,14 @@ impl Net {
         }
     }
 
-    fn opened(&mut self, port: u16) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.end(port).opened)
+    /// Lets time pass until an end has something to do, or for a second.
+    fn advance_to_deadline(&mut self) {
+        let due = self.ends.values().map(|end| end.associations.poll_timeout()).min().unwrap_or(Micros::MAX);
+        self.advance(due.saturating_sub(self.now).min(SECOND));
     }
 
-    fn bytes_from(&self, port: u16) -> usize {
-        self.seen.iter().filter(|(from, ..)| *from == port).map(|(.., bytes)| bytes.len()).sum()
+    fn opened(&mut self, port: u16) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.end(port).opened)
     }
 }
 
@@ -269,6 +271,24 @@ fn peers_of_different_authorities_get_no_keys() {
         assert_eq!(net.end(NODE).associations.counters().handshakes, 0);
         assert_eq!((net.end(NODE).shared.len(), net.end(1).shared.len()), (0, 0));
     }
+}
+
+/// From then on only clients of the other authority get in. Who is in stays.
+#[test]
+fn credentials_can_be_changed_while_associations_go_on() {
+    let theirs = &authorities()[1];
+    let mut net = Net::new([(NODE, node()), (1, client()), (2, client()), (3, theirs.credentials(None))]);
+    net.send(1, NODE, b"1");
+    net.settle();
+    net.end(NODE).shared.set_credentials(theirs.credentials(Some("kitchen")));
+    for port in [1, 2, 3] {
+        net.send(port, NODE, &[port as u8]);
+    }
+    for _ in 0..300 {
+        net.settle();
+        net.advance_to_deadline();
+    }
+    assert_eq!(net.opened(NODE), [b"1".to_vec(), vec![1], vec![3]]);
 }
 
 #[test]
