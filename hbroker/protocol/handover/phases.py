@@ -331,6 +331,10 @@ class HandoverSource:
             if not transfers and not is_near:
                 yield None
 
+    def _difference(self) -> Iterator[pb.Transfer]:
+        """The changes of these messages since they were copied. From now on the core holds all of them."""
+        return map(pb.Transfer.FromString, self._core.finish_export(self._export, self._excluded))
+
     def _is_drained(self, now: int) -> bool:
         if self._barrier is None:
             self._barrier = self._core.raise_barrier(self._subtree)
@@ -363,8 +367,7 @@ class HandoverSource:
         changed += _cleared(self._sent_retained, retained)
         changed += self._subtree_state.replays(self._subtree)
         self._sender.add(transfer_packets(changed))
-        difference = self._core.finish_export(self._export, self._excluded)
-        self._sender.add(map(pb.Transfer.FromString, difference))  # From now on the core holds all of them.
+        self._sender.add(self._difference())
         self._sender.add([pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT)])
         self._sent_records, self._sent_retained = {}, {}
         self._sender.handle_timeout(now)
