@@ -5,6 +5,8 @@ topic for each session, so that every message waits. Counted are the acknowledge
 processes of the broker, and the bytes on its disk. Then one publisher publishes message by message, and the
 time until each acknowledgement is measured. Rounds of the brokers alternate.
 
+At last the bytes on disk are measured of a message for which 1 to 1,000 sessions wait at a node.
+
 They promise different things with an acknowledgement:
 
 - hbroker `fsync`, and nats-server with `sync_interval: always`: the message survives a loss of power.
@@ -40,6 +42,7 @@ from bench.contestants.brokers import Broker
 from bench.contestants.networks import Gateway, Node
 from bench.contestants.peers import Mosquitto, Nats
 from hbroker import sync
+from hbroker.addresses import format_address
 from hbroker.bench.brokers import running
 from hbroker.bench.chain import Topology
 from hbroker.bench.launching import NoAnswer, on_cpus
@@ -53,6 +56,10 @@ _WINDOW: Final = 512
 _IDS: Final = range(1, _WINDOW + 1)
 _BATCH: Final = 20_000
 """Messages of one call of the native client."""
+_WAITING: Final = (1, 10, 100, 1_000)
+"""Sessions that wait for each message."""
+_STORED: Final = 2_000
+"""Messages that are stored for all of them."""
 _ALONE: Final = 300
 """Messages that are published one by one."""
 _EXPIRY_S: Final = 3_600
@@ -294,6 +301,28 @@ def sync_latencies() -> list[float]:
     return sorted(found)
 
 
+def bytes_of_message(sessions: int) -> float:
+    """The bytes in a node's log of a message of 64 bytes for which so many sessions wait."""
+    with TemporaryDirectory(prefix="hbroker-bench-") as name:
+        directory = Path(name)
+        with running(StoredNode("fsync").start, directory, None) as started:
+            root = format_address(started.address)
+            for number in range(sessions):
+                client_id = f"away{number}"
+                with sync.connect(
+                    root, client_id=client_id, session_expiry=_EXPIRY_S, session_key="k"
+                ) as client:
+                    client.subscribe("t/#", qos=1)
+            before = _log_bytes(directory)
+            with sync.connect(root) as client:
+                client.publish_many([("t/0", _PAYLOAD)] * _STORED, qos=1, timeout=_SILENCE_S)
+            return (_log_bytes(directory) - before) / _STORED
+
+
+def _log_bytes(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.rglob("*.store/log/*.log"))
+
+
 _BROKERS: Final[tuple[Callable[[], Broker], ...]] = (
     lambda: StoredNode("fsync"),
     lambda: StoredNode("none"),
@@ -331,6 +360,8 @@ def main(rounds: int, duration: float) -> None:
         if found:
             table.add_row(name, *_row(found))
     Console().print(table)
+    for sessions in _WAITING:
+        print(f"{sessions:5,} sessions wait: {bytes_of_message(sessions):6,.0f} bytes on disk for a message")
     print(f"fdatasync of this disk: p50 {disk[len(disk) // 2] * 1e3:.2f} ms, p99 {_p99(disk) * 1e3:.2f} ms")
 
 

@@ -188,10 +188,11 @@ impl Forwarder {
         out: &mut Outbound,
     ) {
         queued_batch.changes_hands(&mut out.load);
+        if queued_batch.count > 1 {
+            return self.pass_all(now, &queued_batch, targets, out);
+        }
         for target in targets {
-            if queued_batch.count > 1 {
-                self.pass_all(now, &queued_batch, &target, out);
-            } else if self.has_left(now, &queued_batch.queued_message, &target) {
+            if self.has_left(now, &queued_batch.queued_message, &target) {
                 out.pending.orphans.push(queued_batch.queued_message.clone().addressed(target));
             } else {
                 self.pass(now, queued_batch.queued_message.clone(), target, out);
@@ -258,16 +259,25 @@ impl Forwarder {
         }
     }
 
-    /// Offers messages of a batch, which hold their tickets already, to a session of this worker.
-    fn pass_all(&mut self, now: Micros, queued_batch: &QueuedBatch, target: &Target, out: &mut Outbound) {
-        let holds_ticket = if target.qos > 0 { out.offer_all(now, queued_batch, target) } else { None };
-        match holds_ticket {
-            Some(true) => {}
-            Some(false) => out.pending.tickets.extend(queued_batch.tickets(queued_batch.positions())),
-            None => {
-                for queued_message in queued_batch.clone().into_queued_messages(queued_batch.positions()) {
-                    self.pass(now, queued_message, target.clone(), out);
-                }
+    /// Offers messages of a batch, which hold their tickets already, to sessions of this worker. Sessions that do not
+    /// take all of them at once are offered one message after the other, so that each is stored once for all these
+    /// sessions.
+    fn pass_all(&mut self, now: Micros, queued_batch: &QueuedBatch, targets: Targets, out: &mut Outbound) {
+        let mut one_by_one = Targets::new();
+        for target in targets {
+            let holds_ticket = if target.qos > 0 { out.offer_all(now, queued_batch, &target) } else { None };
+            match holds_ticket {
+                Some(true) => {}
+                Some(false) => out.pending.tickets.extend(queued_batch.tickets(queued_batch.positions())),
+                None => one_by_one.push(target),
+            }
+        }
+        if one_by_one.is_empty() {
+            return;
+        }
+        for queued_message in queued_batch.clone().into_queued_messages(queued_batch.positions()) {
+            for target in &one_by_one {
+                self.pass(now, queued_message.clone(), target.clone(), out);
             }
         }
     }

@@ -3,14 +3,16 @@
 //! They share what a batch of `QoS` 0 shares (`publish_batch`). They also share what only a queued message
 //! costs: the memory for its bytes, the record of its tickets, and, for each allocation, one record in each
 //! session that gets them (a [`QueuedBatch`]). Still, each message has its own delivery to each subscriber,
-//! and is acknowledged separately. If a link does not take all messages of a [`QueuedBatch`] at once, they
-//! are offered one by one. Another worker gets each [`QueuedBatch`] as it is. A message that is not plain, or
+//! and is acknowledged separately. If a session does not take all messages of a [`QueuedBatch`] at once,
+//! they are offered one by one. Another worker gets each [`QueuedBatch`] as it is. A message that is not plain, or
 //! arrived out of order, takes the path of [`Engine::forward`].
 //!
 //! At a subscriber, messages of `QoS` 1 stay together until its application reads them
 //! ([`Inbox::take_deliveries`](crate::engine::subscriber::inbox::Inbox::take_deliveries)).
 
 use std::iter::once;
+
+use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::broken::Defect;
@@ -21,7 +23,7 @@ use crate::engine::owner::forward_batch::is_open;
 use crate::engine::owner::routes::Route;
 use crate::engine::sessions::copy_blocks::copy_together;
 use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
-use crate::engine::sessions::target::Target;
+use crate::engine::sessions::target::{Target, Targets};
 use crate::engine::transport::delivery_records::{Origin, Positions, TicketSpan};
 use crate::engine::transport::outbound::{ByWorker, Outbound};
 use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch};
@@ -119,7 +121,7 @@ impl Forwarder {
         let is_early = first.ack_queued || Defect::AcknowledgesEarly.is_present();
         let id = (first.qos == 2).then_some((first.publisher, first.sequence));
         let span = (!is_early).then(|| distribution.open(origin, count as u16, id, first.topic));
-        let (mut kept, mut elsewhere) = (Vec::new(), ByWorker::new());
+        let (mut kept, mut here, mut elsewhere) = (Vec::new(), Targets::new(), ByWorker::new());
         for subscriber in subscribers {
             let target = Target { qos: subscriber.qos.min(first.qos), ..subscriber.into() };
             let home = target.session.worker();
@@ -130,14 +132,13 @@ impl Forwarder {
             if kept.is_empty() {
                 kept = keep(batch, &batch_metrics, origin.link, span);
             }
-            if home != worker {
+            if home == worker {
+                here.push(target);
+            } else {
                 elsewhere.add(home, target);
-                continue;
-            }
-            for queued_batch in &kept {
-                offer(now, queued_batch, &target, distribution, out);
             }
         }
+        kept.iter().for_each(|queued_batch| offer(now, queued_batch, &here, distribution, out));
         for (home, targets) in elsewhere.drain() {
             for queued_batch in &kept {
                 distribution.hand_over(home, queued_batch.clone(), targets.clone(), out);
@@ -199,23 +200,31 @@ fn keep(
     copies.into_iter().map(consign).collect()
 }
 
-/// Offers a session messages of a batch, and adds the copies that hold tickets.
+/// Offers sessions messages of a batch, and adds the copies that hold tickets. Sessions that do not take all of
+/// them at once are offered one message after the other, so that each is stored once for all these sessions.
 fn offer(
     now: Micros,
     queued_batch: &QueuedBatch,
-    target: &Target,
+    targets: &Targets,
     distribution: &mut Distribution,
     out: &mut Outbound,
 ) {
-    match out.offer_all(now, queued_batch, target) {
-        Some(holds_ticket) => {
-            let span = queued_batch.tickets(queued_batch.positions()).filter(|_| holds_ticket);
-            span.for_each(|span| distribution.add_copies(span, 1));
-        }
-        None => {
-            for queued_message in queued_batch.clone().into_queued_messages(queued_batch.positions()) {
-                distribution.keep(now, queued_message, target.clone(), out);
+    let mut one_by_one: SmallVec<[&Target; 4]> = SmallVec::new();
+    for target in targets {
+        match out.offer_all(now, queued_batch, target) {
+            Some(holds_ticket) => {
+                let span = queued_batch.tickets(queued_batch.positions()).filter(|_| holds_ticket);
+                span.for_each(|span| distribution.add_copies(span, 1));
             }
+            None => one_by_one.push(target),
+        }
+    }
+    if one_by_one.is_empty() {
+        return;
+    }
+    for queued_message in queued_batch.clone().into_queued_messages(queued_batch.positions()) {
+        for &target in &one_by_one {
+            distribution.keep(now, queued_message.clone(), target.clone(), out);
         }
     }
 }

@@ -248,6 +248,33 @@ fn with_offline_subscriber(
     (network, node, client, publisher)
 }
 
+/// One body, and a few bytes for each session, also if messages arrive together. Several workers have a body each.
+#[test]
+fn a_message_is_stored_once_however_many_sessions_wait_for_it() {
+    const SESSIONS: usize = 24;
+    const MESSAGES: usize = 600;
+    for (seed, workers) in [(1, 1), (2, 1), (3, 3)] {
+        let (mut network, node) = Network::with_node(seed, workers);
+        network.add_store(node);
+        for _ in 0..SESSIONS {
+            let client = add_persistent(&mut network, node, "a/#", 2, OWN);
+            go_offline(&mut network, node, client);
+        }
+        let publisher = network.add_client();
+        let body = message("a/b", &[0; 200], if seed == 2 { 2 } else { 1 });
+        for _ in 0..MESSAGES / 100 {
+            (0..100).for_each(|_| _ = network.publish(publisher, &body));
+            network.run(10 * MILLISECOND);
+        }
+        network.run_until_drained();
+        assert_eq!(acknowledged(&network, publisher).len(), MESSAGES);
+        let bytes = network.hosts[node].store.as_ref().unwrap().store.bytes() as usize;
+        let bodies = MESSAGES * usize::from(workers) * 275; // With topic, ids and time.
+        assert!(bytes < bodies + 32 * MESSAGES * SESSIONS, "{workers} workers: {bytes} bytes");
+        assert!(bytes > MESSAGES * 200, "{bytes}");
+    }
+}
+
 fn publish(network: &mut Network, publisher: usize, count: usize) {
     for _ in 0..count {
         network.publish(publisher, &message("a/b", &[0; 1_000], 1));
