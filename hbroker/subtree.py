@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["depth", "is_within", "prefixes"]
+from hbroker._native import topic_is_valid
+
+__all__ = ["depth", "is_grantable", "is_within", "prefixes"]
 
 
 def is_within(topic: str, subtree: str) -> bool:
     """Whether a topic or subtree lies in `subtree`, or is equal to it."""
     return not subtree or topic == subtree or topic.startswith(subtree + "/")
+
+
+def is_grantable(subtree: str) -> bool:
+    """Whether a node other than the root may own this subtree: a topic name without empty levels."""
+    return topic_is_valid(subtree) and all(subtree.split("/"))
 
 
 def depth(subtree: str) -> int:

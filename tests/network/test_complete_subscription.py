@@ -42,6 +42,17 @@ def test_a_message_published_after_subscribe_returned_arrives(seed: int) -> None
     assert tree.between_brokers() == []
 
 
+@pytest.mark.parametrize("topic", ["/home", "/home/kitchen/oven", "home//kitchen", "home/", "//home/kitchen"])
+def test_topics_with_empty_levels_are_those_of_no_node_but_the_one_around_them(topic: str) -> None:
+    tree = Tree.grow(23, ["home", "home/kitchen"])
+    for filter in (topic, topic + "/#", "#"):
+        subscriber = tree.client(filter)
+        subscribe(subscriber, filter)
+        tree.client("publisher").publish(topic, b"x", qos=1)
+        await_message(subscriber)
+        tree.world.remove(subscriber)
+
+
 def test_an_owner_that_gets_the_subscription_by_a_handover_is_still_asked_for_its_cuts() -> None:
     """The owner is dead when it is asked. Later its parent hands it the subscription. No other node knows
     its cuts."""

@@ -139,6 +139,8 @@ def test_a_node_that_left_by_order_answers_before_it_stops() -> None:
         ("root", HAND_BACK, "home", "NOT_AUTHORIZED"),
         ("kitchen", CLAIM, "a/+/b", "TOPIC_NAME_INVALID"),
         ("kitchen", CLAIM, "", "TOPIC_NAME_INVALID"),
+        ("kitchen", CLAIM, "a//b", "TOPIC_NAME_INVALID"),
+        ("kitchen", CLAIM, "/c", "TOPIC_NAME_INVALID"),
         ("kitchen", HAND_BACK, "$SYS/nodes/kitchen", "TOPIC_NAME_INVALID"),
         ("kitchen", HAND_BACK, "home", "NOT_RESPONSIBLE"),
         ("kitchen", pb.ORDER_KIND_UNSPECIFIED, "", "PROTOCOL_ERROR"),

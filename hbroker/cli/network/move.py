@@ -87,10 +87,11 @@ def move(subtree: str, node: str, network: RunningNetwork, as_json: bool) -> int
 
 
 def _require_subtree(subtree: str) -> None:
-    from hbroker._native import topic_is_valid
+    from hbroker.subtree import is_grantable
 
-    if not topic_is_valid(subtree):
-        raise LocalError(f"{subtree!r} is no subtree: name a topic prefix without wildcards, as home/kitchen")
+    if not is_grantable(subtree):
+        remedy = "name a topic prefix without wildcards and empty levels, as home/kitchen"
+        raise LocalError(f"{subtree!r} is no subtree: {remedy}")
     if subtree.split("/")[0] == "$SYS":
         raise LocalError(f"{subtree!r} cannot be moved: every node owns its own part of $SYS")
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.admin.client import order_credential
@@ -28,7 +27,7 @@ from hbroker.protocol.hierarchy.child.subtree_claims import SubtreeClaims
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces, is_proof
 from hbroker.protocol.ownership.jurisdiction import Grant
 from hbroker.protocol.packets import TEMPORARY_REASONS, Address, Reason, pack, reason_name
-from hbroker.subtree import is_within
+from hbroker.subtree import is_grantable, is_within
 
 __all__ = ["OrderHandler"]
 
@@ -185,7 +184,7 @@ class OrderHandler:
             )
         if is_leave:
             return None
-        if not topic_is_valid(order.subtree) or is_within(order.subtree, "$SYS"):
+        if not is_grantable(order.subtree) or is_within(order.subtree, "$SYS"):
             return Reason.REASON_TOPIC_NAME_INVALID, f"{order.subtree!r} is no subtree that can be moved"
         if self.is_leaving:
             return Reason.REASON_NOT_SERVING, "this node is leaving"

@@ -158,7 +158,7 @@ class CutTree(Generic[CutT]):
             return True
         for level in named:
             prefix = f"{prefix}/{level}" if prefix else level
-            if prefix not in self._below:
+            if not level or prefix not in self._below:  # No cut has an empty level.
                 return False
             if prefix in self._by_subtree:
                 return True

@@ -18,13 +18,14 @@ from tests.protocol.fakes import FakeCore
 
 FRESH = "z"
 """A level that no subtree or filter names. Only wildcards match it."""
-TOPICS = ["/".join(levels) for depth in range(1, 6) for levels in product("ab" + FRESH, repeat=depth)]
+LEVELS = ("a", "b", FRESH, "")
+TOPICS = [topic for depth in range(1, 6) for topic in map("/".join, product(LEVELS, repeat=depth)) if topic]
 
 levels = st.sampled_from(["a", "b"])
 subtrees = st.lists(levels, max_size=3).map("/".join)
 filters = st.builds(
     lambda given, rest: "/".join([*given, *rest]) or "#",
-    st.lists(st.sampled_from(["a", "b", "+"]), max_size=3),
+    st.lists(st.sampled_from(["a", "b", "+", ""]), max_size=3),
     st.sampled_from([[], ["#"]]),
 )
 

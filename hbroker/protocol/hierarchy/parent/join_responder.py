@@ -23,7 +23,7 @@ from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Reason, address_from, address_of, cut_of, pack
 from hbroker.protocol.requester import Requester
-from hbroker.subtree import depth, is_within, prefixes
+from hbroker.subtree import depth, is_grantable, is_within, prefixes
 
 __all__ = [
     "Admitted",
@@ -95,7 +95,7 @@ def applicant_from(join: pb.Join) -> Applicant | None:
     """The JOIN as an `Applicant`; None: it is malformed."""
     address = address_from(join.address)
     named = 0 < len(join.node.encode()) <= NAME_LENGTH and topic_is_valid(join.node) and "/" not in join.node
-    if address is None or not named or not topic_is_valid(join.subtree):
+    if address is None or not named or not is_grantable(join.subtree):
         return None
     policy = LeasePolicy.SERVE if join.policy == pb.LEASE_POLICY_SERVE else LeasePolicy.FENCE
     fenced = join.fenced or not join.epoch or policy is LeasePolicy.FENCE
