@@ -25,9 +25,7 @@ use crate::Micros;
 use crate::association::credentials::Credentials;
 use crate::association::handshake::Handshake;
 use crate::association::keys::{Opener, Refused, Sealer};
-use crate::association::packet::{
-    self, AssociationId, OVERHEAD, PROOF, Packet, RESET_BYTES, SEALED_HEADER, SealedHeader, Segment,
-};
+use crate::association::packet::{self, AssociationId, PROOF, Packet, RESET_BYTES, SealedHeader, Segment};
 use crate::engine::transport::token_bucket::RateLimit;
 use crate::keyed_hash::KeyedHash;
 use crate::token::TokenKeys;
@@ -225,7 +223,7 @@ impl Associations {
                 }
             }
             Some(Packet::Retry { to, token }) => self.retry(now, source, to, token),
-            Some(Packet::Reset { proof }) => self.reset(now, source, proof),
+            Some(Packet::Reset { proof }) => self.reset(source, proof),
             None => self.counters.forged += 1,
         }
         None
@@ -249,7 +247,7 @@ impl Associations {
 
     // Out
 
-    /// Seals the datagram in `buffer` from `start` on, behind [`SEALED_HEADER`] bytes of room. False: there are no
+    /// Seals the datagram in `buffer` from `start` on, behind [`packet::SEALED_HEADER`] bytes of room. False: there are no
     /// keys yet. Then the buffer is cut off at `start`, and the datagram is held until there are.
     pub fn seal(
         &mut self,
@@ -534,7 +532,7 @@ impl Associations {
     }
 
     /// Forgets an association whose peer has lost it. What is sent next begins another.
-    fn reset(&mut self, _now: Micros, source: SocketAddr, proof: [u8; PROOF]) {
+    fn reset(&mut self, source: SocketAddr, proof: [u8; PROOF]) {
         let Some(association) = self.shared.of_address(&source) else {
             return;
         };
@@ -581,5 +579,3 @@ impl State {
         self.held.push_back(datagram);
     }
 }
-
-const _: () = assert!(OVERHEAD == SEALED_HEADER + 16);
