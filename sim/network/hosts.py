@@ -87,6 +87,9 @@ class Host:
         """When its machine was suspended, in the world's time; None: the machine runs."""
         self.suspended_us = 0
         """How long its machine has been suspended in all."""
+        self._stopped_at = 0
+        self._stops: list[tuple[int, int]] = []
+        """From when to when its process did not run, in the world's time."""
         self.has_decided = True
         """Whether the control has acted since the world last looked."""
         self._control_due: int | None = None
@@ -124,6 +127,8 @@ class Host:
     def stop(self) -> None:
         """As by SIGSTOP: the process does not run, and datagrams wait in its socket as long as there is
         room."""
+        if not self.is_stopped:
+            self._stopped_at = self.world.now
         self.is_stopped = True
 
     def suspend(self) -> None:
@@ -137,6 +142,7 @@ class Host:
         The engine's thread runs first: it reads its socket before Python runs.
         """
         self.is_stopped = False
+        self._stops.append((self._stopped_at, self.world.now))
         if self.suspended_at is not None:
             self.suspended_us += self.world.now - self.suspended_at
             self.suspended_at = None
@@ -144,6 +150,10 @@ class Host:
             self.engine.handle_datagram(self.core_clock(), *self._socket.popleft())
         self.handle_timeout()
         self.world.drive(self)
+
+    def stopped_time(self, since: int) -> int:
+        """How long its process has not run since a time of the world."""
+        return sum(end - max(start, since) for start, end in self._stops if end > since)
 
     def handle_datagram(self, source: Address, data: bytes) -> None:
         """Handles a datagram, or leaves it in the socket of a stopped process."""

@@ -26,7 +26,8 @@ from ..world import START, Address
 __all__ = ["Expiries"]
 
 LONGEST_WAIT: Final = timers.IDLE_TIMEOUT
-"""The longest time that a message waits on a link with little credit: until the link is down."""
+"""The longest time that a message waits on a link with little credit: until the link is down. A node
+that does not run ends no link."""
 
 
 class Expiries:
@@ -77,7 +78,7 @@ class Expiries:
             if key not in self._sent and late >= 0:
                 died = now - node.world_duration(late)
                 is_short = packet.delivery > 0 and key[0] in self._limited
-                is_prompt = late < LONGEST_WAIT or not is_short
+                is_prompt = not is_short or late - node.stopped_time(died) < LONGEST_WAIT
                 if not self._was_queued_before(
                     node, key[0], publish.published_at_us, died, is_prompt=is_prompt
                 ):

@@ -182,6 +182,22 @@ def test_an_expired_message_leaves_within_a_bound_if_the_link_has_little_credit(
     assert sender.is_broken() == is_broken
 
 
+def test_the_time_that_a_node_was_stopped_does_not_count_for_that_bound(root: NodeHost) -> None:
+    """Seed 2128: a node that does not run ends no link."""
+    root.stop()
+    root.world.now += SECOND
+    root.resume()
+    sender = Sender(root, LONGEST_WAIT + SECOND // 2)
+    sender.expiries.limit_wait(SESSION)
+    sender.expiries.gain_link(SESSION, root.address, sender.published)
+    assert not sender.is_broken()
+    root.world.now += SECOND
+    late = Sender(root, LONGEST_WAIT + SECOND * 3 // 2 + 1)
+    late.expiries.limit_wait(SESSION)
+    late.expiries.gain_link(SESSION, root.address, late.published)
+    assert late.is_broken()
+
+
 def test_a_message_that_was_in_flight_is_sent_again_whenever_the_client_returns(root: NodeHost) -> None:
     sender = Sender(root, 100 * SECOND)
     sender.expiries.gain_link(SESSION, root.address, sender.published)
