@@ -28,11 +28,12 @@ NOTICED: Final = timers.IDLE_TIMEOUT + timers.KEEP_ALIVE
 
 @dataclass(slots=True)
 class _Session:
-    """`expiry`: in microseconds. `ended_at`: when its last run ended. `keys`: every subscription it asked
-    for."""
+    """`expiry`: in microseconds. `ended_at`: when its last run ended. `sought_at`: when a node last opened a
+    link to the client after that. `keys`: every subscription it asked for."""
 
     expiry: int
     ended_at: int | None = None
+    sought_at: int = 0
     keys: set[Key] = field(default_factory=set)
     link_lost_at: dict[Address, int] = field(default_factory=dict)
     """The nodes that have lost their link to it, and when."""
@@ -85,10 +86,12 @@ class Absences:
             if node in record.linked_to:
                 self.lose_link(session, node, now)
 
-    def gain_link(self, session: int, node: Address) -> None:
+    def gain_link(self, session: int, node: Address, now: int) -> None:
         """A node has a link to a session."""
         record = self._sessions.get(session)
         if record:
+            if node not in record.linked_to and record.ended_at is not None:
+                record.sought_at = now
             record.linked_to.add(node)
         if record and (record.link_lost_at or record.absent_since):
             record.link_lost_at.pop(node, None)
@@ -126,9 +129,10 @@ class Absences:
         """(session, subscription) of what owners may still hold.
 
         An owner that had no link to the client does not learn of the session's end, and keeps the
-        subscription for the session's expiry.
+        subscription for the session's expiry. If another owner gets the subtree before that link is down, it
+        opens one of its own (§5.4), and counts from its end.
         """
         for session, record in self._sessions.items():
             longest = (record.expiry + NOTICED) * (1 + DRIFT)
-            if record.ended_at is None or now - record.ended_at < longest:
+            if record.ended_at is None or now - max(record.ended_at, record.sought_at) < longest:
                 yield from ((session, key) for key in record.keys)

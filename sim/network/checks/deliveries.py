@@ -274,7 +274,7 @@ class Deliveries:
             if may_lack or self._losses.has_lost(status.session, self._now()):
                 self._note_stall(status.session)
             if status.connected:
-                self._absences.gain_link(status.session, node.address)
+                self._absences.gain_link(status.session, node.address, self._now())
                 self.expiries.gain_link(status.session, node.address, self._now())
 
     def check_timeout(self, owner: NodeHost, session: int) -> Iterator[Violation]:
