@@ -361,6 +361,8 @@ class _Core:
     @property
     def store_fault(self) -> tuple[bool, str] | None:
         """Why the store stores nothing now, and whether that is for good; None: it works."""
+    def take_store_damage(self) -> list[str]:
+        """A line for each piece of damage that was found in the store since the last call."""
     def sessions(self, most: int) -> list[SessionStatus]:
         """The status of at most `most` sessions, those with the most queued bytes first."""
     def subscribe(
@@ -557,7 +559,7 @@ class Engine(_Core):
         """All datagrams that may leave now. This call also builds them."""
     def poll_timeout(self) -> int | None:
         """When to call handle_timeout next."""
-    def open_store(self, disk: StoreDisk) -> list[str]:
+    def open_store(self, disk: StoreDisk) -> tuple[list[str], int]:
         """As `Endpoint.open_store`, on the disk of a simulated node. Raises OSError."""
     def run_store(self) -> None:
         """As `Endpoint.run_store`, without a thread: `turn_store` does its work."""
@@ -610,18 +612,17 @@ class Endpoint(_Core):
         """Blocks until everything that is queued was sent and, if it is reliable, acknowledged."""
     def shutdown(self) -> None:
         """Stops the threads, closes the sockets, and stores what was given to the store. Idempotent."""
-    def open_store(self, folder: str, syncs: bool, most_bytes: int) -> list[str]:
+    def open_store(self, folder: str, syncs: bool, most_bytes: int) -> tuple[list[str], int]:
         """Opens the store in a folder, or makes it. From then on messages for sessions that are not connected
         are given to it, and their PUBACKs wait until they are stored.
 
         `syncs`: a message counts as stored once it would survive a loss of power, not once it is written.
         `most_bytes`: with more bytes in the log, no message is taken over that has to be stored.
-        Returns a line for each piece of damage that was found. Raises OSError.
+        Returns a line for each piece of damage that was found, and the bytes that were cut off at the end of the
+        log: what the earlier run was writing when it ended. Raises OSError.
         """
     def run_store(self) -> None:
         """Drops what is stored for other sessions than those restored, and begins to store. Raises OSError."""
-    def take_store_damage(self) -> list[str]:
-        """A line for each piece of damage that was found in the store since the last call."""
 
 @final
 class LoadGenerator:

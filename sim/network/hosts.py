@@ -242,14 +242,20 @@ class NodeHost(Host):
         self._store_disk = self.files.store_disk
         self.has_unexplained_damage = False
         """Whether its store has new damage, although no bit has changed since the run before."""
+        self.knows_of_damage = False
+        """Whether it found damage before it served, so that it told no client that its session was kept."""
+        self._has_found_damage = False
         if settings.has_store:
-            damage = self.engine.open_store(self.files.store_disk)
+            damage, cut = self.engine.open_store(self.files.store_disk)
             is_new = not self.files.known_damage.issuperset(damage)
-            self.has_unexplained_damage = is_new and not self.files.has_lost_messages
+            self.has_unexplained_damage = is_new and not self.files.is_flipped
+            # Nobody can tell a flipped bit in what was written last from a write that was interrupted.
+            self._has_found_damage = is_new or (self.files.is_flipped and cut > 0)
             self.files.known_damage.update(damage)
+            self.knows_of_damage = bool(damage)
             self._storage.restored.had_store = self.files.has_store and not damage
             self.files.has_store = True
-        self.files.has_lost_messages = False
+        self.files.is_flipped = False
         self.control: Node = Node(
             settings,
             self.engine,
@@ -325,7 +331,13 @@ class NodeHost(Host):
         has told no client of a subscription that its disk does not have."""
         is_saved = self._storage.durable == self._storage.written or not self.files.has_failed
         is_working = self.files.disk.free_bytes is None and self.files.disk.error is None
-        return self.settings.has_store and is_saved and is_working and not self.files.has_lost_messages
+        return self.settings.has_store and is_saved and is_working
+
+    def finds_damage(self) -> bool:
+        """Whether it has reported damage of its store since the last call."""
+        found = self._has_found_damage or bool(self.engine.take_store_damage())
+        self._has_found_damage = False
+        return found
 
     @property
     def has_lost_store(self) -> bool:

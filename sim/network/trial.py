@@ -200,6 +200,8 @@ class Trial:
             if host.has_unexplained_damage:
                 text = f"{host.settings.name} finds damage in its store, and no bit of it has changed"
                 self._fail(Invariant.NOTHING_LOST, text)
+            if host.finds_damage():
+                self._deliveries.note_damage(host)
             self._check(self._deliveries.check_sessions(host))
         match host:
             case NodeHost() if host.has_decided:

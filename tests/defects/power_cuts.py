@@ -10,6 +10,7 @@ from hbroker.sim.network.actions import (
     Action,
     Depart,
     FailSync,
+    FlipBit,
     LosePower,
     MendDisk,
     Publish,
@@ -19,7 +20,7 @@ from hbroker.sim.network.actions import (
 from hbroker.sim.network.plan import ROOT, SECOND, NodePlan, Plan
 from tests.defects.calm import calm_plan
 
-__all__ = ["after_failed_sync", "while_messages_wait"]
+__all__ = ["after_failed_sync", "while_messages_wait", "with_flipped_bit"]
 
 TOPIC: Final = "home/lamp"
 EVERY: Final = SECOND // 100
@@ -53,6 +54,17 @@ def after_failed_sync(seed: int) -> Plan:
         MendDisk(failed + SECOND // 5, "a"),
         Restart(failed + SECOND // 4, "a"),
         LosePower(cut, "a"),
+        Restart(cut + SECOND // 10, "a"),
+    )
+
+
+def with_flipped_bit(seed: int) -> Plan:
+    """Before the power comes back, a bit of the owner's store is flipped."""
+    cut = 2 * SECOND + Random(seed).randrange(SECOND)
+    return _plan(
+        seed,
+        cut,
+        FlipBit(cut, "a"),
         Restart(cut + SECOND // 10, "a"),
     )
 

@@ -664,6 +664,12 @@ CORE: Final = (
         defect="IgnoresSyncErrors",
         plan=power_cuts.after_failed_sync,
     ),
+    Variant(
+        "a store passes over damaged records, and reports none",
+        Invariant.NOTHING_LOST,
+        defect="HidesDamage",
+        plan=power_cuts.with_flipped_bit,
+    ),
 )
 """Defects of the core, in a test build."""
 

@@ -40,6 +40,8 @@ pub enum Defect {
     SyncsNothing,
     /// A store goes on after a sync that failed, as if it had succeeded.
     IgnoresSyncErrors,
+    /// A store passes over damaged records, and reports none.
+    HidesDamage,
 }
 
 impl Defect {
@@ -63,7 +65,7 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
@@ -80,5 +82,6 @@ impl Defect {
         Self::AcknowledgesUnstored,
         Self::SyncsNothing,
         Self::IgnoresSyncErrors,
+        Self::HidesDamage,
     ];
 }

@@ -241,12 +241,15 @@ class _Process:
         """Opens the store, if there is to be one. Otherwise a store of an earlier run is set aside: its
         queues are no longer those of the sessions that this run will have. Returns whether an earlier run
         had a store here, and it is intact. Raises OSError."""
-        existed, damage = folder.exists(), []
+        existed = folder.exists()
+        damage: list[str] = []
         if self._configured.has_store:
             syncs = self._configured.durability is Durability.FSYNC
-            damage = self._endpoint.open_store(str(folder), syncs, self._configured.limits.store_bytes)
+            damage, cut = self._endpoint.open_store(str(folder), syncs, self._configured.limits.store_bytes)
             for line in damage:
                 self._log.error("store_damaged", folder=str(folder), what=line)
+            if cut:
+                self._log.warning("store_torn", folder=str(folder), bytes_cut_off=cut)
         elif folder.exists():
             aside = folder.with_name(f"{folder.name}.unused-{time.time_ns() // 1_000_000_000}")
             folder.rename(aside)

@@ -72,7 +72,9 @@ class Deliveries:
         self._stalled: dict[int, int] = {}
         """By session, when it was last seen stalled or offline."""
         self._damaged: dict[str, int] = {}
-        """By topic, when its owner died last with a damaged store."""
+        """By topic, when its owner last reported that its store is damaged."""
+        self._flipped: dict[Address, list[str]] = {}
+        """By node, the topics that it owned when a bit of its store was flipped."""
         self._losses = Losses()
         self.message_totals = MessageTotals()
         self._retention = Retention(topics, self._losses)
@@ -228,8 +230,8 @@ class Deliveries:
         self.expiries.lose_node(owner.address, self._now())
         self._absences.lose_node(owner.address, self._now())
         topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
-        if owner.files.has_lost_messages:
-            self._damaged |= dict.fromkeys(topics, self._now())
+        if owner.files.is_flipped:
+            self._flipped.setdefault(owner.address, []).extend(topics)
         if owner.keeps_what_waits:
             self._stored |= dict.fromkeys(topics, owner)
             self._interrupt(topics)
@@ -244,6 +246,17 @@ class Deliveries:
                     del interest.kept[topic]
         below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.claims)]
         self._retention.lose([t for t in below if self._ownership.current_owner(t) is None], self._now())
+
+    def note_damage(self, node: NodeHost) -> None:
+        """A node has reported that its store is damaged. What it stored of a message may be lost from now on.
+
+        A message that was lost before, or without a report, has no excuse.
+        """
+        topics = self._flipped.get(node.address, [])
+        self._damaged |= dict.fromkeys(topics, self._now())
+        self._break(topics)
+        if not node.knows_of_damage:
+            self._pending.excuse(topics, self._now())
 
     def _break(self, topics: list[str]) -> None:
         self._interrupt(topics)

@@ -33,6 +33,8 @@ class PendingDeliveries:
         self._missed: dict[Interest, list[Sent]] = {}
         """Messages that were acknowledged while subscriptions of persistent sessions were not whole."""
         self._resumed: list[tuple[int, Interest, Sent]] = []
+        self._excused: dict[str, int] = {}
+        """By topic, until when what was sent may be damaged without the knowledge of its owner's next run."""
 
     # Change
 
@@ -50,6 +52,10 @@ class PendingDeliveries:
         if is_resumed:
             self._resumed += [(session, interest, sent) for sent in missed]
 
+    def excuse(self, topics: Iterable[str], now: int) -> None:
+        """What was stored until now may be damaged, and clients were told that their sessions were kept."""
+        self._excused |= dict.fromkeys(topics, now)
+
     # Checks
 
     def check_at_end(self, applications: Mapping[int, Application], now: int) -> Iterator[Violation]:
@@ -58,7 +64,8 @@ class PendingDeliveries:
         for interest, name, sent in self._lost(kept, applications):
             text = f"{sent} was acknowledged, and never came to {name}'s {interest.title}"
             yield Violation(now, Invariant.NOTHING_LOST, text)
-        for interest, name, sent in self._lost(self._resumed, applications):
+        resumed = [w for w in self._resumed if w[2].at > self._excused.get(w[2].topic, 0)]
+        for interest, name, sent in self._lost(resumed, applications):
             text = f"{name}'s {interest.title} was resumed, as it was told, and {sent} never came"
             yield Violation(now, Invariant.RESUMED, text)
 

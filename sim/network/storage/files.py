@@ -56,7 +56,7 @@ class NodeFiles:
         """Whether a run has had a store on the disk."""
         self.fails_to_sync = False
         """Whether syncs of the store fail. Then no run can begin."""
-        self.has_lost_messages = False
+        self.is_flipped = False
         """Whether a bit of the store was flipped since the last run began."""
         self.known_damage: set[str] = set()
         """What the earlier runs found damaged in the store. It stays there until its segment is removed."""
@@ -101,7 +101,7 @@ class NodeFiles:
 
     def flip_bit(self) -> None:
         """Changes a bit of the store."""
-        self.has_lost_messages = self.store_disk.flip(self.random.getrandbits(64))
+        self.is_flipped = self.store_disk.flip(self.random.getrandbits(64))
 
     def fail_to_sync(self) -> None:
         """The disk takes what is stored, and all syncs of it fail."""

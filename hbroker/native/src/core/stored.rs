@@ -14,11 +14,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Core, Driver};
+use crate::broken::Defect;
 use crate::endpoint::store_thread::StoreThread;
 use crate::engine::retained::journal::retain_in;
 use crate::engine::sessions::stored_before::{StoredIds, stored_ids};
 use crate::store::disk::{Disk, Folder};
 use crate::store::index::{Index, LsmIndex};
+use crate::store::log::opening::Recovered;
 use crate::store::log::segment::Damage;
 use crate::store::mailbox::{Health, Mailbox};
 use crate::store::queues::queue::QueueState;
@@ -85,12 +87,12 @@ struct Opened {
 }
 
 impl Core {
-    /// Opens the store in a folder, or makes it. `most_bytes`: the bytes that its log should have. Returns the damage that was found.
+    /// Opens the store in a folder, or makes it. `most_bytes`: the bytes that its log should have.
     ///
     /// # Errors
     /// The disk fails, the index is damaged or does not belong to the log, another process uses the store, or this core
     /// has a store already.
-    pub fn open_store(&self, folder: &Path, syncs: bool, most_bytes: u64) -> io::Result<Vec<Damage>> {
+    pub fn open_store(&self, folder: &Path, syncs: bool, most_bytes: u64) -> io::Result<Recovered> {
         let disk = Folder::open(&folder.join("log"))?;
         let index = LsmIndex::open(&folder.join("index"))?;
         self.open_store_on(disk, index, Settings { syncs, ..Settings::within(most_bytes) })
@@ -100,12 +102,12 @@ impl Core {
     ///
     /// # Errors
     /// As [`Self::open_store`].
-    pub fn open_store_on<D, I>(&self, disk: D, index: I, settings: Settings) -> io::Result<Vec<Damage>>
+    pub fn open_store_on<D, I>(&self, disk: D, index: I, settings: Settings) -> io::Result<Recovered>
     where
         D: Disk + Send + 'static,
         I: Index + Send + 'static,
     {
-        let (mut store, recovered) = Store::open(disk, index, settings)?;
+        let (mut store, mut recovered) = Store::open(disk, index, settings)?;
         let mailbox = Arc::new(Mailbox::new(self.workers()));
         if let Driver::Threads(endpoint) = &self.driver {
             for worker in 0..self.workers() {
@@ -122,7 +124,11 @@ impl Core {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.each(|engine, _| engine.store_in(Arc::clone(&mailbox)));
-        Ok(recovered.damage.into_iter().chain(unread).collect())
+        recovered.damage.extend(unread);
+        if Defect::HidesDamage.is_present() {
+            recovered = Recovered::default();
+        }
+        Ok(recovered)
     }
 
     /// Gives a session, which must be open, the messages that an earlier run has stored for it. Returns how

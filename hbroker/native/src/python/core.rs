@@ -176,6 +176,10 @@ impl Core {
         }
     }
 
+    fn take_store_damage(&self) -> Vec<String> {
+        self.core.take_store_damage().iter().map(ToString::to_string).collect()
+    }
+
     #[pyo3(signature = (session, reason = "session_ended"))]
     fn end_session(&self, py: Python<'_>, session: u64, reason: &str) -> PyResult<()> {
         let why = match reason {

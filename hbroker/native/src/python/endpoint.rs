@@ -83,19 +83,15 @@ impl Endpoint {
         folder: PathBuf,
         syncs: bool,
         most_bytes: u64,
-    ) -> PyResult<Vec<String>> {
+    ) -> PyResult<(Vec<String>, u64)> {
         let core = &self_.as_super().core;
-        let damage = py.detach(|| core.open_store(&folder, syncs, most_bytes)).map_err(PyOSError::new_err)?;
-        Ok(damage.iter().map(ToString::to_string).collect())
+        let found = py.detach(|| core.open_store(&folder, syncs, most_bytes)).map_err(PyOSError::new_err)?;
+        Ok((found.damage.iter().map(ToString::to_string).collect(), found.cut))
     }
 
     fn run_store(self_: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
         let core = &self_.as_super().core;
         py.detach(|| core.run_store()).map_err(PyOSError::new_err)
-    }
-
-    fn take_store_damage(self_: PyRef<'_, Self>) -> Vec<String> {
-        self_.as_super().core.take_store_damage().iter().map(ToString::to_string).collect()
     }
 }
 

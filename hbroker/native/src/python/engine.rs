@@ -55,11 +55,10 @@ impl Engine {
         self_.as_super().core.at(None, |engine, _| engine.poll_timeout()).flatten()
     }
 
-    fn open_store(self_: PyRef<'_, Self>, disk: &StoreDisk) -> PyResult<Vec<String>> {
+    fn open_store(self_: PyRef<'_, Self>, disk: &StoreDisk) -> PyResult<(Vec<String>, u64)> {
         let (disk, index) = (disk.disk.clone(), disk.index.clone());
-        let damage =
-            self_.as_super().core.open_store_on(disk, index, SETTINGS).map_err(PyOSError::new_err)?;
-        Ok(damage.iter().map(ToString::to_string).collect())
+        let found = self_.as_super().core.open_store_on(disk, index, SETTINGS).map_err(PyOSError::new_err)?;
+        Ok((found.damage.iter().map(ToString::to_string).collect(), found.cut))
     }
 
     fn run_store(self_: PyRef<'_, Self>) -> PyResult<()> {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::broken::Defect;
 use crate::link_id::SessionKey;
 use crate::store::disk::Disk;
 use crate::store::index::Index;
@@ -172,7 +173,9 @@ impl Mailbox {
 
     /// Damage was found.
     pub fn note_damage(&self, damage: &[Damage]) {
-        self.state.lock().damage.extend_from_slice(damage);
+        if !Defect::HidesDamage.is_present() {
+            self.state.lock().damage.extend_from_slice(damage);
+        }
     }
 
     /// The thread of the store has ended by itself: nothing is stored any more.
