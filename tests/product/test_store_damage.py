@@ -1,4 +1,4 @@
-"""A store whose files change while its node does not run. The node says what is damaged, and serves the rest."""
+"""A store whose files change while its node does not run: the node logs the damage, and serves the rest."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.product.dying.test_store import FILE, TOPICS
 from tests.product.network import PATIENCE, network_up
 
 COUNT = 100
+FLAGS = ("--any-port", "--log-format", "json")
 FLIPPED = 5_000
 """The offset of a byte that belongs to one of the messages."""
 TORN = b"what a process was writing when it ended"
@@ -20,6 +21,7 @@ def logged(state: Path, event: str) -> dict[str, Any]:
     """The only line of the root's log with this event."""
     (log,) = state.glob("*/root.log")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
+    line: dict[str, Any]
     (line,) = [line for line in lines if line["event"] == event]
     return line
 
@@ -28,7 +30,7 @@ def test_a_damaged_record_and_a_torn_end_are_logged_and_the_rest_is_served(tmp_p
     file, state, topic = tmp_path / "stored.yaml", tmp_path / "state", TOPICS["root"]
     file.write_text(FILE)
     sent = [b"%090d" % number for number in range(COUNT)]
-    with network_up(file, state) as (_, root):
+    with network_up(file, state, FLAGS) as (_, root):
         with sync.connect(root, client_id="attic", session_expiry=3_600, session_key="k") as client:
             client.subscribe(topic, qos=1)
         with sync.connect(root) as client:
@@ -38,12 +40,12 @@ def test_a_damaged_record_and_a_torn_end_are_logged_and_the_rest_is_served(tmp_p
     content[FLIPPED] ^= 1
     segment.write_bytes(content + TORN)
     with (
-        network_up(file, state) as (_, root),
+        network_up(file, state, FLAGS) as (_, root),
         sync.connect(root, client_id="attic", session_expiry=3_600, session_key="k") as client,
         client.subscribe(topic, qos=1) as messages,
     ):
         client.publish(topic, "last", qos=1, timeout=PATIENCE)
-        received = []
+        received: list[bytes] = []
         while not received or received[-1] != b"last":
             message = messages.next(timeout=PATIENCE)
             assert message is not None, received[-3:]
