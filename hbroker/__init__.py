@@ -6,6 +6,7 @@
     runtime                       the asyncio shell: processes, files, clocks, signals
     gateway                       decisions for MQTT clients, sans-IO
     protocol, topology            decisions of nodes and clients, sans-IO; a network as a file
+    identity                      certificates: the network's authority, and the nodes that it names
     config, hostnames, subtree    settings of a process; DNS; topic prefixes
     storage                       files that survive a kill, a full disk, a loss of power
     addresses, errors             addresses of UDP, and their text; errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -9,6 +10,9 @@ from enum import Enum
 from hbroker.addresses import Address, format_address
 
 MAX_WORKERS = 64
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+"""The name of a node or gateway. It is one topic level ($SYS/nodes/<name>), the name of files, and the common
+name of a certificate."""
 
 
 class LeasePolicy(Enum):
@@ -164,6 +168,24 @@ class AccessSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """With what a process seals its datagrams (ADR 35).
+
+    `authority`: the path of the certificate of the network's authority, in PEM; empty: security is off, and
+    nothing is sealed. The file has several certificates while an authority is replaced. `identity`: the
+    folder with the certificate and the key of the node, `NAME.crt` and `NAME.key`; a gateway has none.
+    """
+
+    authority: str = ""
+    identity: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether datagrams are sealed."""
+        return bool(self.authority)
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """The settings of one gateway process.
 
@@ -183,6 +205,7 @@ class GatewaySettings:
     join_key: bytes = field(default=b"", repr=False)
     server_reference: str = ""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -227,6 +250,7 @@ class NodeSettings:
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     also: tuple[str, ...] = ()
     durability: Durability | None = None
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
     @property
     def subtrees(self) -> tuple[str, ...]:

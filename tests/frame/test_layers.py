@@ -18,6 +18,7 @@ BELOW_THE_PUBLIC_API = (
     "errors.py",
     "gateway",
     "hostnames.py",
+    "identity",
     "properties.py",
     "protocol",
     "runtime",
