@@ -27,6 +27,23 @@ class NativeError(Exception):
     never raised.)"""
 
 @final
+class Credentials:
+    """What an end proves itself with in handshakes, and whom it believes (ADR 35).
+
+    - `authorities`: the certificates of the network's authorities, as DER. There are several while one is
+      replaced.
+    - `chain`, `key`: the end's own certificate, followed by those that lead to an authority, and its private
+      key (PKCS #8), all as DER. A node has them. Without them the end proves nothing, and answers no
+      handshakes.
+
+    Raises NativeError: a certificate or the key is not valid.
+    """
+
+    def __new__(
+        cls, authorities: Sequence[bytes], chain: Sequence[bytes] = (), key: bytes = b""
+    ) -> Credentials: ...
+
+@final
 class Config:
     """The identity of an engine, and its limits.
 
@@ -50,6 +67,8 @@ class Config:
     - `named`: other runs of the client have the same id, as every persistent session has (§3.6).
     - `hold`: messages of QoS 1 and 2 are acknowledged when `handled` is called, and not when they are read.
     - `telemetry`: a node or a gateway counts by topic, for `take_load`.
+    - `credentials`: with which all its datagrams are sealed (ADR 35); None: security is off, and nothing is
+      sealed.
     """
 
     def __new__(
@@ -75,6 +94,7 @@ class Config:
         queue_bytes: int = 16_777_216,
         spool_bytes: int = 4_194_304,
         telemetry: bool = False,
+        credentials: Credentials | None = None,
     ) -> Config: ...
     @property
     def publisher(self) -> int:
@@ -591,6 +611,10 @@ class Endpoint(_Core):
         """Binds (port 0: any free port) and starts the threads. Raises OSError."""
     @property
     def address(self) -> _Address: ...
+    def set_credentials(self, credentials: Credentials) -> None:
+        """From now on handshakes use these. Peers stay connected. Raises NativeError: security is off."""
+    def certificate(self, peer: _Address) -> bytes | None:
+        """The certificate with which the peer at an address proved itself, as DER. None: it has not."""
     @property
     def unix_offset_us(self) -> int:
         """The microseconds since the Unix epoch minus those of `hbroker.runtime.control_loop.clock`, as both

@@ -13,7 +13,7 @@ from hbroker.sim.network.world import Address
 from tests.network.networks import Tree
 
 SECOND = 1_000_000
-UPPER_BOUND = 8_952
+UPPER_BOUND = 8_923
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -75,7 +75,7 @@ def test_links_find_the_datagram_size_of_a_path(mtu: int) -> None:
     for _ in range(24):
         measured_path.send(100)
     most = min(mtu, UPPER_BOUND)
-    close = 16 if mtu < 1_452 else most // 8
+    close = 16 if mtu < 1_423 else most // 8
     for size in measured_path.bundles(200).values():
         assert most - close - 150 <= size <= most
 

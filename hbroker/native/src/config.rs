@@ -1,6 +1,7 @@
 //! The identity of an engine, and its limits.
 
 use crate::Micros;
+use crate::association::credentials::Credentials;
 use crate::publisher_id::publisher_id;
 use crate::token::TokenKeys;
 
@@ -15,6 +16,8 @@ pub struct Config {
     pub incarnation: u64,
     /// Keys of address tokens (§4.2).
     pub token_keys: TokenKeys,
+    /// With which its datagrams are sealed; `None`: security is off.
+    pub credentials: Option<Credentials>,
     /// For hash keys; secret.
     pub seed: u64,
     /// The most links that others opened, and sessions without a link: in total, and of one host.

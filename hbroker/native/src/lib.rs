@@ -4,6 +4,7 @@
 //! python        the native API for Python; only this module names pyo3
 //!   core        every method of the native API, once
 //!     endpoint  threads and sockets            client_pool  many clients' engines behind one socket
+//!       association  seals and opens every datagram (unless security is off)
 //!       engine  one sans-IO engine for each worker: datagrams and time in; datagrams, events, a deadline out
 //!         link    the conversation with one peer       tables  what is looked up for a message
 //!           wire  datagrams as bytes (schema: generated tags)
@@ -18,7 +19,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("hbroker runs on Linux only");
 
-#[cfg(test)] // No engine uses it yet (docs/adr/0035-sealed-associations.md).
 mod association;
 mod bench;
 mod broken;

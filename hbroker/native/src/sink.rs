@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 /// Takes datagrams one by one, end to end in one buffer, so that datagrams of equal size to one peer can be
 /// sent with one system call.
 pub trait DatagramSink {
-    /// The buffer to append a datagram to.
+    /// Begins a datagram. Returns where in the buffer its bytes are to begin.
+    fn begin(&mut self) -> usize;
+    /// The buffer to append the bytes of a datagram to.
     fn buffer(&mut self) -> &mut Vec<u8>;
     /// The bytes of the buffer from `start` on are one datagram, for `destination`.
     fn commit(&mut self, destination: &SocketAddr, start: usize);

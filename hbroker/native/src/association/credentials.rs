@@ -4,9 +4,11 @@
 //! the name [`NODE_NAME`] beside their own: an initiator asks for any node of the network, and the layer above
 //! checks which one it is.
 
+use std::fmt;
 use std::sync::Arc;
 
 use ring::aead::{AES_128_GCM, Algorithm, CHACHA20_POLY1305};
+use ring::digest;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256};
@@ -18,6 +20,7 @@ use rustls::{
 
 /// A name that the certificates of all nodes have.
 pub const NODE_NAME: &str = "node.hbroker";
+const RESET_LABEL: &[u8] = b"hbroker reset";
 /// The nodes whose tickets a client remembers.
 const TICKETS: usize = 256;
 
@@ -29,6 +32,13 @@ pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 pub struct Credentials {
     client: Arc<ClientConfig>,
     server: Option<Arc<ServerConfig>>,
+    reset_key: Option<[u8; 16]>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.server.is_some() { "Credentials of a node" } else { "Credentials of a client" })
+    }
 }
 
 impl Credentials {
@@ -49,7 +59,8 @@ impl Credentials {
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(Arc::clone(&roots));
         let Some((chain, key)) = identity else {
-            return Ok(Self { client: Arc::new(with_tickets(builder.with_no_client_auth())), server: None });
+            let client = with_tickets(builder.with_no_client_auth());
+            return Ok(Self { client: Arc::new(client), server: None, reset_key: None });
         };
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .allow_unauthenticated()
@@ -61,8 +72,9 @@ impl Credentials {
             .with_single_cert(chain.clone(), key.clone_key())?;
         server.ticketer = rustls::crypto::ring::Ticketer::new()?;
         server.send_tls13_tickets = 1;
+        let reset_key = reset_key(&key);
         let client = with_tickets(builder.with_client_auth_cert(chain, key)?);
-        Ok(Self { client: Arc::new(client), server: Some(Arc::new(server)) })
+        Ok(Self { client: Arc::new(client), server: Some(Arc::new(server)), reset_key: Some(reset_key) })
     }
 
     /// Begins a handshake with a node.
@@ -71,11 +83,21 @@ impl Credentials {
         ClientConnection::new(Arc::clone(&self.client), name).map(Connection::Client)
     }
 
+    /// The key for the proofs of resets: the same in every run with the same private key. `None`: there is none.
+    pub fn reset_key(&self) -> Option<[u8; 16]> {
+        self.reset_key
+    }
+
     /// Answers a handshake; `None`: this end answers none.
     pub fn accept(&self) -> Option<Result<Connection, rustls::Error>> {
         let server = self.server.as_ref()?;
         Some(ServerConnection::new(Arc::clone(server)).map(Connection::Server))
     }
+}
+
+fn reset_key(key: &PrivateKeyDer<'_>) -> [u8; 16] {
+    let bytes = [RESET_LABEL, key.secret_der()].concat();
+    *digest::digest(&digest::SHA256, &bytes).as_ref().first_chunk().expect("a hash is longer")
 }
 
 /// The algorithm for the datagrams of an association whose handshake has ended.

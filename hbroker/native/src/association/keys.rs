@@ -132,6 +132,7 @@ impl Sealer {
     }
 
     /// From now on an epoch seals this many datagrams.
+    #[cfg(test)]
     pub fn limit_epochs(&mut self, datagrams: u64) {
         self.per_epoch = datagrams.clamp(1, DATAGRAMS_PER_EPOCH);
         self.left = self.left.min(self.per_epoch);

@@ -12,7 +12,7 @@
 //!       `-- packet         the datagrams
 //! ```
 //!
-//! Sans-IO, as everything below `core`: datagrams and time come in; datagrams and a deadline come out.
+//! Sans-IO, as everything below `endpoint`: datagrams and time come in; datagrams and a deadline come out.
 
 pub mod credentials;
 pub mod handshake;
@@ -20,4 +20,4 @@ pub mod keys;
 pub mod packet;
 pub mod table;
 #[cfg(test)]
-mod tests;
+pub mod tests;

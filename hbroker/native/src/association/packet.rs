@@ -12,6 +12,7 @@
 //! protobuf begins with one of these kinds: their lower three bits are no wire type.
 
 use crate::token::TOKEN_BYTES;
+use crate::wire::SEAL_BYTES;
 
 /// The id of an association, as the end that receives it chose it.
 pub type AssociationId = u64;
@@ -22,6 +23,7 @@ pub const SEALED_HEADER: usize = 13;
 pub const TAG: usize = 16;
 /// How much longer a datagram is when it is sealed.
 pub const OVERHEAD: usize = SEALED_HEADER + TAG;
+const _: () = assert!(OVERHEAD == SEAL_BYTES);
 /// The longest datagram of a stream.
 pub const MOST_STREAM: usize = 1_200;
 /// A reset has this length, and so is shorter than any sealed datagram.

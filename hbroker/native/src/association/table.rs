@@ -26,6 +26,7 @@ use crate::association::credentials::Credentials;
 use crate::association::handshake::Handshake;
 use crate::association::keys::{Opener, Refused, Sealer};
 use crate::association::packet::{self, AssociationId, PROOF, Packet, RESET_BYTES, SealedHeader, Segment};
+use crate::config::Config;
 use crate::engine::transport::token_bucket::RateLimit;
 use crate::keyed_hash::KeyedHash;
 use crate::token::TokenKeys;
@@ -50,8 +51,11 @@ pub struct Shared {
     credentials: RwLock<Credentials>,
     token_keys: TokenKeys,
     /// For the proofs of resets. The next run of a node has the same, so that its peers soon learn that their keys
-    /// are gone.
+    /// are gone. Secret.
     reset_key: [u8; 16],
+    /// For the ids that the workers choose; secret.
+    seed: u64,
+    strangers: u32,
     most: usize,
     by_id: RwLock<HashMap<AssociationId, Arc<Association>, KeyedHash>>,
     /// Through which association to send to an address.
@@ -128,20 +132,48 @@ pub struct Counters {
     pub reset: u64,
 }
 
+impl Counters {
+    /// The values by name.
+    pub fn named(&self) -> [(&'static str, u64); 8] {
+        [
+            ("association.handshakes", self.handshakes),
+            ("association.resets", self.reset),
+            ("drop.handshake_failed", self.handshakes_failed),
+            ("drop.handshake_refused", self.handshakes_refused),
+            ("drop.seal_replayed", self.replayed),
+            ("drop.seal_forged", self.forged),
+            ("drop.association_unknown", self.unknown),
+            ("drop.not_held", self.not_held),
+        ]
+    }
+}
+
 impl Shared {
-    /// `most`: the most associations. `reset_key` and `seed` are secret.
+    /// The associations of an engine's address; `None`: security is off.
+    pub fn of(config: &Config) -> Option<Arc<Self>> {
+        let credentials = config.credentials.clone()?;
+        let Config { token_keys, stranger_rate, max_links, seed, .. } = config;
+        Some(Arc::new(Self::new(credentials, token_keys.clone(), *stranger_rate, *max_links, *seed)))
+    }
+
+    /// `strangers`: answers to unproved addresses that a worker gives in a second. `most`: the most
+    /// associations. `seed` is secret.
     pub fn new(
         credentials: Credentials,
         token_keys: TokenKeys,
-        reset_key: [u8; 16],
+        strangers: u32,
         most: usize,
         seed: u64,
     ) -> Self {
         let hasher = KeyedHash::new(seed);
+        let mut of_run = [0; 16];
+        SmallRng::seed_from_u64(!seed).fill_bytes(&mut of_run);
         Self {
+            reset_key: credentials.reset_key().unwrap_or(of_run),
             credentials: RwLock::new(credentials),
             token_keys,
-            reset_key,
+            seed,
+            strangers,
             most,
             by_id: RwLock::new(HashMap::with_hasher(hasher)),
             by_address: RwLock::new(HashMap::with_hasher(hasher)),
@@ -187,16 +219,17 @@ impl Shared {
 }
 
 impl Associations {
-    /// `seed`: for the ids; secret. `strangers`: answers to unproved addresses per second.
-    pub fn new(shared: Arc<Shared>, seed: u64, strangers: u32, sweeps: bool) -> Self {
+    /// `worker`: its number.
+    pub fn new(shared: Arc<Shared>, worker: usize) -> Self {
+        let strangers = shared.strangers;
         Self {
+            rng: SmallRng::seed_from_u64(shared.seed ^ worker as u64 + 1),
             shared,
-            rng: SmallRng::seed_from_u64(seed),
             timers: BTreeSet::new(),
             outgoing: VecDeque::new(),
             strangers: RateLimit::new(strangers, strangers),
             handshakes: RateLimit::new(HANDSHAKES_PER_SECOND, HANDSHAKES_AT_ONCE),
-            sweep_at: if sweeps { 0 } else { Micros::MAX },
+            sweep_at: if worker == 0 { 0 } else { Micros::MAX },
             counters: Counters::default(),
         }
     }
@@ -204,18 +237,17 @@ impl Associations {
     // In
 
     /// Opens a datagram where it lies. Returns what was sealed; `None`: the datagram was for the associations
-    /// themselves, or was dropped. `now_s`: seconds since the Unix epoch, for tokens.
+    /// themselves, or was dropped. `now`: microseconds since the Unix epoch, because tokens have a time.
     pub fn handle_datagram<'a>(
         &mut self,
         now: Micros,
-        now_s: u32,
         source: SocketAddr,
         datagram: &'a mut [u8],
     ) -> Option<&'a mut [u8]> {
         match Packet::parse(datagram) {
             Some(Packet::Sealed { to, header }) => return self.open(now, source, to, header, datagram),
             Some(Packet::Stream { to: 0, from, token, segment }) => {
-                self.greet(now, now_s, source, from, token, &segment);
+                self.greet(now, source, from, token, &segment);
             }
             Some(Packet::Stream { to, from, segment, .. }) => {
                 if let Some(association) = self.shared.of_id(to) {
@@ -291,6 +323,11 @@ impl Associations {
         self.counters
     }
 
+    /// Whether no datagram waits for keys.
+    pub fn is_drained(&self) -> bool {
+        self.shared.by_id.read().values().all(|association| association.state.lock().held.is_empty())
+    }
+
     fn open<'a>(
         &mut self,
         now: Micros,
@@ -332,7 +369,6 @@ impl Associations {
     fn greet(
         &mut self,
         now: Micros,
-        now_s: u32,
         source: SocketAddr,
         from: AssociationId,
         token: &[u8],
@@ -352,6 +388,7 @@ impl Associations {
             }
             return;
         };
+        let now_s = (now / 1_000_000) as u32;
         if !self.shared.token_keys.verify(now_s, source, token) {
             if self.strangers.take(now) {
                 let token = self.shared.token_keys.issue(now_s, source);

@@ -16,9 +16,9 @@ use crate::association::packet::{OVERHEAD, SEALED_HEADER};
 use crate::association::table::{Associations, Shared};
 use crate::token::TokenKeys;
 
-const NOW_S: u32 = 1_800_000_000;
 const MS: Micros = 1_000;
 const SECOND: Micros = 1_000_000;
+const BEGIN: Micros = 1_800_000_000 * SECOND;
 const NODE: u16 = 7_700;
 
 /// An authority, and what it has signed.
@@ -34,7 +34,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap().der().clone();
         let issuer = Issuer::new(params, &key);
-        let identities = ["kitchen", "client"].map(|name| {
+        let identities = ["kitchen", "attic", "client"].map(|name| {
             let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
             let names = if name == "client" { vec![] } else { vec![NODE_NAME.to_owned()] };
             let params = CertificateParams::new([vec![name.to_owned()], names].concat()).unwrap();
@@ -60,11 +60,11 @@ fn authorities() -> &'static [Authority; 2] {
     MADE.get_or_init(|| [Authority::new(), Authority::new()])
 }
 
-fn node() -> Credentials {
+pub fn node() -> Credentials {
     authorities()[0].credentials(Some("kitchen"))
 }
 
-fn client() -> Credentials {
+pub fn client() -> Credentials {
     // A client with a certificate would answer handshakes, too: its configuration has one.
     authorities()[0].credentials(None)
 }
@@ -78,8 +78,8 @@ struct End {
 impl End {
     fn new(credentials: Credentials, seed: u64) -> Self {
         let keys = TokenKeys::new(vec![[seed as u8; 16]]);
-        let shared = Arc::new(Shared::new(credentials, keys, [1; 16], 1_000, seed));
-        let associations = Associations::new(Arc::clone(&shared), seed, 1_000, true);
+        let shared = Arc::new(Shared::new(credentials, keys, 1_000, 1_000, seed));
+        let associations = Associations::new(Arc::clone(&shared), 0);
         Self { associations, shared, opened: Vec::new() }
     }
 }
@@ -101,7 +101,7 @@ impl Net {
     fn new(ends: impl IntoIterator<Item = (u16, Credentials)>) -> Self {
         let ends =
             ends.into_iter().map(|(port, credentials)| (port, End::new(credentials, port.into()))).collect();
-        Self { now: SECOND, ends, flying: Vec::new(), seen: Vec::new() }
+        Self { now: BEGIN, ends, flying: Vec::new(), seen: Vec::new() }
     }
 
     /// A node, and a client.
@@ -135,7 +135,7 @@ impl Net {
             return;
         };
         let mut bytes = bytes.to_vec();
-        if let Some(opened) = end.associations.handle_datagram(now, NOW_S, address(from), &mut bytes) {
+        if let Some(opened) = end.associations.handle_datagram(now, address(from), &mut bytes) {
             end.opened.push(opened.to_vec());
         }
         self.collect(to);
@@ -322,13 +322,11 @@ fn a_peer_learns_from_a_reset_that_its_keys_are_gone() {
     let mut net = Net::pair();
     net.send(1, NODE, b"before");
     net.settle();
-    for (reset_key, is_believed) in [([9; 16], false), ([1; 16], true)] {
-        let shared = Arc::new(Shared::new(node(), TokenKeys::new(vec![[3; 16]]), reset_key, 1_000, 5));
-        *net.end(NODE) = End {
-            associations: Associations::new(Arc::clone(&shared), 5, 1_000, true),
-            shared,
-            opened: Vec::new(),
-        };
+    for (name, is_believed) in [("attic", false), ("kitchen", true)] {
+        let credentials = authorities()[0].credentials(Some(name));
+        let shared = Arc::new(Shared::new(credentials, TokenKeys::new(vec![[3; 16]]), 1_000, 1_000, 5));
+        *net.end(NODE) =
+            End { associations: Associations::new(Arc::clone(&shared), 0), shared, opened: Vec::new() };
         net.send(1, NODE, b"lost with the keys");
         net.settle();
         assert_eq!(net.end(1).associations.counters().reset, u64::from(is_believed));

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::Micros;
+use crate::association;
 use crate::client_pool::ClientPool;
 use crate::client_pool::messages::MessageSink;
 use crate::config::Config;
@@ -27,9 +28,10 @@ impl ClientPoolCore {
     /// # Errors
     /// The address cannot be bound, or the thread cannot be started.
     pub fn on_thread(config: Config, listen: SocketAddr, sink: Box<dyn MessageSink>) -> io::Result<Self> {
+        let associations = association::table::Shared::of(&config);
         let client_pool = ClientPool::new(config, sink);
         let shared = client_pool.shared.clone();
-        Ok(Self { endpoint: Endpoint::new(vec![client_pool], listen)?, shared })
+        Ok(Self { endpoint: Endpoint::new(vec![client_pool], listen, associations)?, shared })
     }
 
     /// As `on_thread`, for a caller that drives the worker step by step, and drops it before the core.
@@ -41,9 +43,10 @@ impl ClientPoolCore {
         listen: SocketAddr,
         sink: Box<dyn MessageSink>,
     ) -> io::Result<(Self, Worker<ClientPool>)> {
+        let associations = association::table::Shared::of(&config);
         let client_pool = ClientPool::new(config, sink);
         let shared = client_pool.shared.clone();
-        let (endpoint, worker) = Endpoint::without_thread(client_pool, listen)?;
+        let (endpoint, worker) = Endpoint::without_thread(client_pool, listen, associations)?;
         Ok((Self { endpoint, shared }, worker))
     }
 

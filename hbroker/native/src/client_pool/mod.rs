@@ -437,6 +437,10 @@ struct TurnSink<'a, S> {
 }
 
 impl<S: DatagramSink> DatagramSink for TurnSink<'_, S> {
+    fn begin(&mut self) -> usize {
+        self.sink.begin()
+    }
+
     fn buffer(&mut self) -> &mut Vec<u8> {
         self.sink.buffer()
     }

@@ -25,11 +25,13 @@ use parking_lot::Mutex;
 
 use self::stored::NodeStore;
 use crate::Micros;
+use crate::association;
 use crate::bench::io::client::LoadEndpoint;
 use crate::client_pool::core::ClientPoolCore;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::machine::Machine;
+use crate::endpoint::sealed::Sealed;
 use crate::engine::metrics::counters::{Counters, Drop, EngineCounters};
 use crate::engine::metrics::load::LoadGauges;
 use crate::engine::owner::forward::retain;
@@ -64,7 +66,7 @@ pub struct Core {
 
 enum Driver {
     /// The time is that of the last call.
-    Virtual(Box<Mutex<(Engine, Micros)>>),
+    Virtual(Box<Mutex<(Sealed<Engine>, Micros)>>),
     Threads(Endpoint<Engine>),
     /// One of many clients that share a socket.
     PoolClient(Arc<ClientPoolCore>, PoolClientId),
@@ -77,8 +79,10 @@ impl Core {
     pub fn in_virtual_time(config: Config) -> Self {
         let shared = Shared::new(&config, 1);
         let taker = taker(&config, 1);
+        let associations = association::table::Shared::of(&config);
         let engine = Engine::new(config, 0, 1, shared.clone());
-        Self::of(shared, Driver::Virtual(Box::new(Mutex::new((engine, 0)))), taker)
+        let sealed = Sealed::new(engine, associations.as_ref(), 0);
+        Self::of(shared, Driver::Virtual(Box::new(Mutex::new((sealed, 0)))), taker)
     }
 
     /// A core with one engine for each of `workers` threads, at one address.
@@ -89,7 +93,8 @@ impl Core {
         let shared = Shared::new(&config, workers);
         let taker = taker(&config, workers);
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
-        let endpoint = Endpoint::new(engines.collect(), listen)?;
+        let associations = association::table::Shared::of(&config);
+        let endpoint = Endpoint::new(engines.collect(), listen, associations)?;
         Ok(Self::of(shared, Driver::Threads(endpoint), taker))
     }
 
@@ -116,14 +121,18 @@ impl Core {
     }
 
     /// Calls the engine of a core in virtual time at a time. The time never goes back.
-    pub fn at<R>(&self, now: Option<Micros>, act: impl FnOnce(&mut Engine, Micros) -> R) -> Option<R> {
-        let Driver::Virtual(engine) = &self.driver else {
+    pub fn at<R>(
+        &self,
+        now: Option<Micros>,
+        act: impl FnOnce(&mut Sealed<Engine>, Micros) -> R,
+    ) -> Option<R> {
+        let Driver::Virtual(sealed) = &self.driver else {
             return None;
         };
-        let mut guard = engine.lock();
-        let (engine, last) = &mut *guard;
+        let mut guard = sealed.lock();
+        let (sealed, last) = &mut *guard;
         *last = now.unwrap_or(*last).max(*last);
-        Some(act(engine, *last))
+        Some(act(sealed, *last))
     }
 
     /// The next events.
@@ -320,10 +329,10 @@ impl Core {
     /// Calls the engine of one worker.
     pub fn on<R>(&self, worker: u8, act: impl FnOnce(&mut Engine, Micros) -> R) -> R {
         match &self.driver {
-            Driver::Virtual(engine) => {
-                let mut guard = engine.lock();
-                let (engine, now) = &mut *guard;
-                act(engine, *now)
+            Driver::Virtual(sealed) => {
+                let mut guard = sealed.lock();
+                let (sealed, now) = &mut *guard;
+                act(&mut sealed.machine, *now)
             }
             Driver::PoolClient(client_pool, id) => {
                 client_pool.with(|pool, now| pool.on_pool_client(*id, |engine| act(engine, now)))
@@ -436,6 +445,10 @@ pub struct Datagrams {
 }
 
 impl DatagramSink for Datagrams {
+    fn begin(&mut self) -> usize {
+        self.buffer.len()
+    }
+
     fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }

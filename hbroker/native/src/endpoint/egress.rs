@@ -122,6 +122,10 @@ impl Egress {
 }
 
 impl DatagramSink for Egress {
+    fn begin(&mut self) -> usize {
+        self.bytes.len()
+    }
+
     fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -156,7 +160,7 @@ mod tests {
     }
 
     fn put(egress: &mut Egress, destination: SocketAddr, datagram: &[u8]) {
-        let start = egress.buffer().len();
+        let start = egress.begin();
         egress.buffer().extend_from_slice(datagram);
         egress.commit(&destination, start);
     }

@@ -4,6 +4,7 @@
 //! core, client_pool ──> Endpoint ──> worker_handle   a worker's machine behind a lock; callers enter here
 //!                                      ^   waker          wake-ups, the reader's signal
 //!                                    worker          a thread's loop: receive, handle, send
+//!                                      ├─ sealed       the machine, whose datagrams are opened and sealed
 //!                                      ├─ moderation   when it holds off before it listens again
 //!                                      ├─ egress       datagrams to send, in batches
 //!                                      └─ socket       UDP system calls; the only `unsafe`
@@ -15,6 +16,7 @@ pub mod clock;
 pub mod egress;
 pub mod machine;
 pub mod moderation;
+pub mod sealed;
 pub mod socket;
 pub mod store_thread;
 pub mod traffic;
@@ -33,8 +35,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Micros;
+use crate::association::table::Shared;
 use crate::endpoint::clock::Clock;
 use crate::endpoint::machine::Machine;
+use crate::endpoint::sealed::Sealed;
 use crate::endpoint::socket::{Options, Socket};
 use crate::endpoint::waker::OutputSignal;
 use crate::endpoint::worker::Worker;
@@ -48,26 +52,35 @@ pub struct Endpoint<M: Machine> {
     address: SocketAddr,
     worker_handles: Vec<Arc<WorkerHandle<M>>>,
     endpoint_state: Arc<EndpointState>,
+    associations: Option<Arc<Shared>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl<M: Machine> Endpoint<M> {
     /// Binds one socket for each machine (port 0: any free port, the same for all) and starts the threads.
-    pub fn new(machines: Vec<M>, listen: SocketAddr) -> io::Result<Self> {
-        Self::with_options(machines, listen, Options::default())
+    /// `associations`: of the address; `None`: security is off.
+    pub fn new(machines: Vec<M>, listen: SocketAddr, associations: Option<Arc<Shared>>) -> io::Result<Self> {
+        Self::with_options(machines, listen, associations, Options::default())
     }
 
     /// As `new`, with other socket options. (The number of machines decides about `shared`.)
-    pub fn with_options(machines: Vec<M>, listen: SocketAddr, options: Options) -> io::Result<Self> {
+    pub fn with_options(
+        machines: Vec<M>,
+        listen: SocketAddr,
+        associations: Option<Arc<Shared>>,
+        options: Options,
+    ) -> io::Result<Self> {
         let endpoint_state = Arc::new(EndpointState::new()?);
         let sockets = bind_all(machines.len(), listen, options)?;
         let address = sockets.first().ok_or(io::ErrorKind::InvalidInput)?.address()?;
         let mut workers = Vec::with_capacity(machines.len());
         for (index, (machine, socket)) in machines.into_iter().zip(sockets).enumerate() {
-            workers.push(Worker::new(index, machine, socket, Arc::clone(&endpoint_state))?);
+            let sealed = Sealed::new(machine, associations.as_ref(), index);
+            workers.push(Worker::new(index, sealed, socket, Arc::clone(&endpoint_state))?);
         }
         let worker_handles: Vec<_> = workers.iter().map(Worker::worker_handle).collect();
-        let endpoint = Self { address, worker_handles, endpoint_state, threads: Mutex::new(Vec::new()) };
+        let threads = Mutex::new(Vec::new());
+        let endpoint = Self { address, worker_handles, endpoint_state, associations, threads };
         for (index, mut worker) in workers.into_iter().enumerate() {
             worker.introduce(&endpoint.worker_handles);
             endpoint.endpoint_state.begin_one();
@@ -79,14 +92,20 @@ impl<M: Machine> Endpoint<M> {
 
     /// As `new`, for one machine whose worker the caller drives in steps. The caller drops the worker before
     /// the endpoint.
-    pub fn without_thread(machine: M, listen: SocketAddr) -> io::Result<(Self, Worker<M>)> {
+    pub fn without_thread(
+        machine: M,
+        listen: SocketAddr,
+        associations: Option<Arc<Shared>>,
+    ) -> io::Result<(Self, Worker<M>)> {
         let endpoint_state = Arc::new(EndpointState::new()?);
         let socket = Socket::bind(listen, Options::default())?;
         let address = socket.address()?;
-        let mut worker = Worker::new(0, machine, socket, Arc::clone(&endpoint_state))?;
+        let sealed = Sealed::new(machine, associations.as_ref(), 0);
+        let mut worker = Worker::new(0, sealed, socket, Arc::clone(&endpoint_state))?;
         let worker_handles = vec![worker.worker_handle()];
         worker.introduce(&worker_handles);
-        Ok((Self { address, worker_handles, endpoint_state, threads: Mutex::default() }, worker))
+        let threads = Mutex::default();
+        Ok((Self { address, worker_handles, endpoint_state, associations, threads }, worker))
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -135,9 +154,18 @@ impl<M: Machine> Endpoint<M> {
         self.worker_handles[worker].inspect(read)
     }
 
-    /// The counters of all sockets, summed, by name.
+    /// The associations of the address; `None`: security is off.
+    pub fn associations(&self) -> Option<&Arc<Shared>> {
+        self.associations.as_ref()
+    }
+
+    /// The counters of all sockets and of all associations, summed, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        traffic::sum(self.worker_handles.iter().map(|worker_handle| worker_handle.counters.snapshot()))
+        let of_sockets = self.worker_handles.iter().map(|worker_handle| worker_handle.counters.snapshot());
+        let sealed = self.worker_handles.iter().filter_map(|one| one.locked.lock().sealed.counters());
+        let mut sums = traffic::sum(of_sockets);
+        sums.extend(traffic::sum(sealed.map(|counters| counters.named())));
+        sums
     }
 
     /// Readable exactly as long as a machine has output (or after a fault). Do not read from it or close it.

@@ -17,6 +17,7 @@ use crate::Micros;
 use crate::endpoint::EndpointState;
 use crate::endpoint::machine::Machine;
 use crate::endpoint::moderation::Moderation;
+use crate::endpoint::sealed::Sealed;
 use crate::endpoint::socket::{self, Arrivals, Intake, Interest, Sleeper, Socket};
 use crate::endpoint::traffic;
 use crate::endpoint::worker_handle::WorkerHandle;
@@ -55,12 +56,12 @@ impl<M: Machine> Worker<M> {
     /// `index`: its number in the endpoint. [`Worker::introduce`] sets its peers.
     pub fn new(
         index: usize,
-        machine: M,
+        sealed: Sealed<M>,
         socket: Socket,
         endpoint_state: Arc<EndpointState>,
     ) -> io::Result<Self> {
         let socket = Arc::new(socket);
-        let (worker_handle, inbox) = WorkerHandle::new(machine, Arc::clone(&socket), endpoint_state)?;
+        let (worker_handle, inbox) = WorkerHandle::new(sealed, Arc::clone(&socket), endpoint_state)?;
         let worker_handle = Arc::new(worker_handle);
         let moderation = Moderation::default();
         Ok(Self {
@@ -151,24 +152,22 @@ impl<M: Machine> Worker<M> {
         let now = worker_handle.endpoint_state.clock.now();
         let mut locked = worker_handle.locked.lock();
         for (source, datagram) in arrivals.datagrams() {
-            locked.machine.handle_datagram(now, source, datagram);
+            locked.sealed.handle_datagram(now, source, datagram);
         }
         arrivals.clear();
-        let more_handoffs = self.take_handoffs(&mut locked.machine, now);
-        if locked.machine.poll_timeout().is_some_and(|due| due <= now) {
-            locked.machine.handle_timeout(now);
-        }
-        locked.machine.end_turn(now);
-        let wake = self.post_handoffs(&mut locked.machine);
+        let more_handoffs = self.take_handoffs(&mut locked.sealed.machine, now);
+        locked.sealed.handle_timeout(now);
+        locked.sealed.machine.end_turn(now);
+        let wake = self.post_handoffs(&mut locked.sealed.machine);
         worker_handle.show_output(&mut locked);
         let mut send_side = worker_handle.send_side.lock();
         if send_side.flush(&worker_handle.counters)? {
-            locked.machine.poll_transmit(now, &mut send_side.egress);
-            locked.machine.note_departure(|| worker_handle.endpoint_state.clock.now());
+            locked.sealed.poll_transmit(now, &mut send_side.egress);
+            locked.sealed.machine.note_departure(|| worker_handle.endpoint_state.clock.now());
             worker_handle.show_output(&mut locked); // Messages that could not be sent are reported.
         }
         let more_datagrams = send_side.egress.is_full();
-        worker_handle.waker.set_deadline(locked.machine.poll_timeout());
+        worker_handle.waker.set_deadline(locked.sealed.poll_timeout());
         worker_handle.turned.notify_all();
         drop(locked);
         self.blocked = !send_side.flush(&worker_handle.counters)?;

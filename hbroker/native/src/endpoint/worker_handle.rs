@@ -20,6 +20,7 @@ use crate::Micros;
 use crate::endpoint::EndpointState;
 use crate::endpoint::egress::Egress;
 use crate::endpoint::machine::{Machine, TurnHook};
+use crate::endpoint::sealed::Sealed;
 use crate::endpoint::socket::Socket;
 use crate::endpoint::traffic::Counters;
 use crate::endpoint::waker::Waker;
@@ -52,7 +53,7 @@ pub struct WorkerHandle<M: Machine> {
 
 /// The machine, and the state that its lock guards.
 pub struct LockedMachine<M> {
-    pub machine: M,
+    pub sealed: Sealed<M>,
     /// Whether its output is signalled.
     is_signalled: bool,
     /// When a caller last sent itself.
@@ -73,7 +74,7 @@ pub struct Guard<'a, M: Machine> {
 
 impl<M: Machine> Guard<'_, M> {
     pub fn machine(&mut self) -> &mut M {
-        &mut self.locked.as_mut().expect("it is there until it is dropped").machine
+        &mut self.locked.as_mut().expect("it is there until it is dropped").sealed.machine
     }
 }
 
@@ -107,15 +108,15 @@ impl SendSide {
 impl<M: Machine> WorkerHandle<M> {
     /// The handle of a worker, and the receiving side of its mailbox.
     pub fn new(
-        machine: M,
+        sealed: Sealed<M>,
         socket: Arc<Socket>,
         endpoint_state: Arc<EndpointState>,
     ) -> io::Result<(Self, Receiver<M::Handoff>)> {
         let (mailbox, inbox) = sync_channel(MAILBOX);
-        let turn_hook = machine.turn_hook();
+        let turn_hook = sealed.machine.turn_hook();
         let worker_handle = Self {
             locked: Mutex::new(LockedMachine {
-                machine,
+                sealed,
                 is_signalled: false,
                 sent_at: 0,
                 gathered: 0,
@@ -138,7 +139,7 @@ impl<M: Machine> WorkerHandle<M> {
     pub fn enter<R>(&self, call: impl FnOnce(&mut M, Micros) -> R) -> R {
         let mut locked = self.locked.lock();
         let now = self.endpoint_state.clock.now();
-        let result = call(&mut locked.machine, now);
+        let result = call(&mut locked.sealed.machine, now);
         if self.gathers.load(Ordering::Relaxed) && locked.gathered < MOST_GATHERED {
             locked.gathered += 1;
         } else {
@@ -167,7 +168,7 @@ impl<M: Machine> WorkerHandle<M> {
 
     /// Calls the machine for reading.
     pub fn inspect<R>(&self, read: impl FnOnce(&M) -> R) -> R {
-        read(&self.locked.lock().machine)
+        read(&self.locked.lock().sealed.machine)
     }
 
     /// Waits until the machine is drained and all of it is sent. False: the deadline has passed, or the
@@ -176,7 +177,7 @@ impl<M: Machine> WorkerHandle<M> {
         let mut locked = self.locked.lock();
         loop {
             // No thread holds the second lock while it waits for the first.
-            if locked.machine.is_drained() && self.send_side.lock().egress.is_empty() {
+            if locked.sealed.is_drained() && self.send_side.lock().egress.is_empty() {
                 return true;
             }
             if locked.closed || self.turned.wait_until(&mut locked, deadline).timed_out() {
@@ -187,9 +188,9 @@ impl<M: Machine> WorkerHandle<M> {
 
     fn follow_up(&self, mut locked: MutexGuard<'_, LockedMachine<M>>, now: Micros) {
         locked.gathered = 0;
-        locked.machine.end_turn(now);
+        locked.sealed.machine.end_turn(now);
         self.show_output(&mut locked);
-        let leave_it_to_worker = locked.machine.has_handoff()
+        let leave_it_to_worker = locked.sealed.machine.has_handoff()
             || !self.waker.is_sleeping()
             || now < locked.sent_at.saturating_add(LULL);
         let send_side = if leave_it_to_worker { None } else { self.send_side.try_lock() };
@@ -198,14 +199,14 @@ impl<M: Machine> WorkerHandle<M> {
             self.waker.wake();
             return self.run_turn_hook(false);
         };
-        locked.machine.poll_transmit(now, &mut send_side.egress);
-        locked.machine.note_departure(|| self.endpoint_state.clock.now());
+        locked.sealed.poll_transmit(now, &mut send_side.egress);
+        locked.sealed.machine.note_departure(|| self.endpoint_state.clock.now());
         self.show_output(&mut locked); // Messages that could not be sent are reported.
         if !send_side.egress.is_empty() {
             locked.sent_at = now;
         }
         let more = send_side.egress.is_full();
-        let sooner = locked.machine.poll_timeout().unwrap_or(Micros::MAX) < self.waker.deadline();
+        let sooner = locked.sealed.poll_timeout().unwrap_or(Micros::MAX) < self.waker.deadline();
         self.turned.notify_all();
         drop(locked);
         // The worker will meet an error again, and handles it.
@@ -226,7 +227,7 @@ impl<M: Machine> WorkerHandle<M> {
 
     /// Signals to the reader whether the machine has output.
     pub fn show_output(&self, locked: &mut LockedMachine<M>) {
-        let is_signalled = locked.machine.has_output();
+        let is_signalled = locked.sealed.machine.has_output();
         if is_signalled != locked.is_signalled {
             locked.is_signalled = is_signalled;
             if is_signalled { self.endpoint_state.output.raise() } else { self.endpoint_state.output.lower() }

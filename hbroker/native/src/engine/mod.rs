@@ -234,9 +234,8 @@ impl Engine {
         while !counted.is_full()
             && let Some((destination, datagram)) = self.pending.pop_front()
         {
-            let buffer = counted.buffer();
-            let start = buffer.len();
-            buffer.extend_from_slice(&datagram);
+            let start = counted.begin();
+            counted.buffer().extend_from_slice(&datagram);
             counted.commit(&destination, start);
         }
         let (departed, side) = (&mut self.departed, &mut self.side);
@@ -510,6 +509,10 @@ struct Counted<'a, S> {
 }
 
 impl<S: DatagramSink> DatagramSink for Counted<'_, S> {
+    fn begin(&mut self) -> usize {
+        self.sink.begin()
+    }
+
     fn buffer(&mut self) -> &mut Vec<u8> {
         self.sink.buffer()
     }

@@ -10,14 +10,16 @@
 //! searches again later.
 
 use crate::Micros;
+use crate::wire::SEAL_BYTES;
 
-/// The size that every path carries (RFC 9000 §14).
+/// The size that every path carries (RFC 9000 §14), also once the datagram is sealed.
 pub const BASE: usize = 1_200;
 /// The most bytes of a datagram that contains a single message, with the largest header: the size that IPv6
-/// carries on every path (RFC 8200 §5), less the headers of IPv6 and UDP.
+/// carries on every path (RFC 8200 §5), less the headers of IPv6 and UDP. Hardly any datagram has a header so
+/// large that the seal makes it longer.
 pub const LONE: usize = 1_232;
-/// The size that Ethernet carries over IPv6, and IPv4.
-const ETHERNET: usize = 1_452;
+/// The size that Ethernet carries over IPv6, and IPv4, in a sealed datagram.
+const ETHERNET: usize = 1_452 - SEAL_BYTES;
 /// RFC 8899 §5.1.2, MAX_PROBES.
 const MOST_TRIES: u32 = 3;
 /// An interval is not halved any further if it is at most this number of bytes, or, above Ethernet's size, at
@@ -185,29 +187,32 @@ mod tests {
 
     #[test]
     fn one_probe_finds_the_upper_bound() {
-        let mut mtu = PathMtu::new(1_452);
+        let mut mtu = PathMtu::new(ETHERNET);
         assert_eq!(mtu.due(0), None, "not before full datagrams are sent");
-        assert_eq!(search(&mut mtu, 0, 1_452), [1_452]);
-        assert_eq!(mtu.size(), 1_452);
+        assert_eq!(search(&mut mtu, 0, ETHERNET), [ETHERNET]);
+        assert_eq!(mtu.size(), ETHERNET);
     }
 
     #[test]
     fn jumbo_frames_take_two_probes() {
         let mut mtu = PathMtu::new(8_952);
-        assert_eq!(search(&mut mtu, 0, 8_952), [1_452, 8_952]);
+        assert_eq!(search(&mut mtu, 0, 8_952), [ETHERNET, 8_952]);
     }
 
     #[test]
     fn halving_finds_what_lies_between() {
-        let mut mtu = PathMtu::new(1_452);
+        let mut mtu = PathMtu::new(ETHERNET);
         let tried = search(&mut mtu, 0, 1_372);
-        assert_eq!(tried, [1_452, 1_452, 1_452, 1_326, 1_389, 1_389, 1_389, 1_357, 1_373, 1_373, 1_373]);
-        assert_eq!(mtu.size(), 1_357);
+        assert_eq!(
+            tried,
+            [ETHERNET, ETHERNET, ETHERNET, 1_311, 1_367, 1_395, 1_395, 1_395, 1_381, 1_381, 1_381]
+        );
+        assert_eq!(mtu.size(), 1_367);
     }
 
     #[test]
     fn every_path_is_found_nearly() {
-        for most in [576, 1_200, 1_452, 9_000, 65_507] {
+        for most in [576, 1_200, ETHERNET, 9_000, 65_507] {
             for carried in (1_200..=most.max(1_200)).step_by(37) {
                 let mut mtu = PathMtu::new(most);
                 let tries = search(&mut mtu, 0, carried).len();
@@ -220,36 +225,36 @@ mod tests {
 
     #[test]
     fn an_answer_from_the_path_before_says_nothing() {
-        let mut mtu = PathMtu::new(1_452);
+        let mut mtu = PathMtu::new(ETHERNET);
         mtu.on_acknowledged(1_200);
-        mtu.on_probe_acknowledged(0, 1_452);
-        assert_eq!((mtu.size(), mtu.due(0)), (1_200, Some(1_452)));
+        mtu.on_probe_acknowledged(0, ETHERNET);
+        assert_eq!((mtu.size(), mtu.due(0)), (1_200, Some(ETHERNET)));
     }
 
     #[test]
     fn a_better_path_is_found_after_ten_minutes() {
-        let mut mtu = PathMtu::new(1_452);
+        let mut mtu = PathMtu::new(ETHERNET);
         search(&mut mtu, 0, 1_300);
-        assert!(search(&mut mtu, RAISE_AFTER - 1, 1_452).is_empty());
-        assert_eq!(search(&mut mtu, RAISE_AFTER, 1_452), [1_452]);
+        assert!(search(&mut mtu, RAISE_AFTER - 1, ETHERNET).is_empty());
+        assert_eq!(search(&mut mtu, RAISE_AFTER, ETHERNET), [ETHERNET]);
     }
 
     #[test]
     fn a_black_hole_is_left_and_looked_at_again_later() {
         let found = || {
-            let mut mtu = PathMtu::new(1_452);
-            search(&mut mtu, 0, 1_452);
+            let mut mtu = PathMtu::new(ETHERNET);
+            search(&mut mtu, 0, ETHERNET);
             mtu
         };
         let mut mtu = found();
-        assert!((1..MOST_SUSPICIONS).all(|_| !mtu.on_lost(1, 1_452)));
-        mtu.on_acknowledged(1_452);
-        assert!(!mtu.on_lost(1, 1_452), "a large one arrived");
+        assert!((1..MOST_SUSPICIONS).all(|_| !mtu.on_lost(1, ETHERNET)));
+        mtu.on_acknowledged(ETHERNET);
+        assert!(!mtu.on_lost(1, ETHERNET), "a large one arrived");
         mtu.on_acknowledged(100);
-        assert!((2..MOST_SUSPICIONS).all(|_| !mtu.on_lost(1, 1_452)));
-        assert!(mtu.on_lost(1, 1_452) && mtu.size() == BASE);
-        assert!(search(&mut mtu, CALM_AFTER_BLACK_HOLE, 1_452).is_empty());
-        assert_eq!(search(&mut mtu, 1 + CALM_AFTER_BLACK_HOLE, 1_452), [1_452]);
+        assert!((2..MOST_SUSPICIONS).all(|_| !mtu.on_lost(1, ETHERNET)));
+        assert!(mtu.on_lost(1, ETHERNET) && mtu.size() == BASE);
+        assert!(search(&mut mtu, CALM_AFTER_BLACK_HOLE, ETHERNET).is_empty());
+        assert_eq!(search(&mut mtu, 1 + CALM_AFTER_BLACK_HOLE, ETHERNET), [ETHERNET]);
         let mut mtu = found();
         assert!(mtu.on_silence(1) && mtu.size() == BASE && !mtu.on_silence(2));
     }

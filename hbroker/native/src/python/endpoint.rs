@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::core::Core;
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::core;
 use crate::python::values::config::Config;
+use crate::python::values::credentials::Credentials;
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]
 pub struct Endpoint;
@@ -36,6 +38,23 @@ impl Endpoint {
     #[getter]
     fn address(self_: PyRef<'_, Self>) -> Address {
         address_out(endpoint(&self_).address())
+    }
+
+    fn set_credentials(self_: PyRef<'_, Self>, credentials: &Credentials) -> PyResult<()> {
+        let associations = endpoint(&self_).associations();
+        let associations = associations.ok_or_else(|| NativeError::new_err("security is off"))?;
+        associations.set_credentials(credentials.0.clone());
+        Ok(())
+    }
+
+    fn certificate<'py>(
+        self_: PyRef<'py, Self>,
+        py: Python<'py>,
+        peer: Address,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let peer = address_in(&peer)?;
+        let certificate = endpoint(&self_).associations().and_then(|all| all.certificate(peer));
+        Ok(certificate.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     #[getter]

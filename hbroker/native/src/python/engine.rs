@@ -31,28 +31,28 @@ impl Engine {
     }
 
     fn handle_datagram(self_: PyRef<'_, Self>, now: u64, source: Address, datagram: &[u8]) -> PyResult<()> {
-        let source = address_in(&source)?;
-        self_.as_super().core.at(Some(now), |engine, now| engine.handle_datagram(now, source, datagram));
+        let (source, mut datagram) = (address_in(&source)?, datagram.to_vec());
+        self_.as_super().core.at(Some(now), |sealed, now| sealed.handle_datagram(now, source, &mut datagram));
         Ok(())
     }
 
     fn handle_timeout(self_: PyRef<'_, Self>, now: u64) {
-        self_.as_super().core.at(Some(now), |engine, now| engine.handle_timeout(now));
+        self_.as_super().core.at(Some(now), |sealed, now| sealed.handle_timeout(now));
     }
 
     fn poll_transmit<'py>(self_: PyRef<'py, Self>, py: Python<'py>) -> Vec<(Address, Bound<'py, PyBytes>)> {
         let mut datagrams = Datagrams::default();
-        self_.as_super().core.at(None, |engine, now| {
-            engine.end_turn(now);
-            engine.poll_transmit(now, &mut datagrams);
-            engine.note_departure(|| now);
+        self_.as_super().core.at(None, |sealed, now| {
+            sealed.machine.end_turn(now);
+            sealed.poll_transmit(now, &mut datagrams);
+            sealed.machine.note_departure(|| now);
         });
         let out = |(address, bytes): (_, Vec<u8>)| (address_out(address), PyBytes::new(py, &bytes));
         datagrams.sent.into_iter().map(out).collect()
     }
 
     fn poll_timeout(self_: PyRef<'_, Self>) -> Option<u64> {
-        self_.as_super().core.at(None, |engine, _| engine.poll_timeout()).flatten()
+        self_.as_super().core.at(None, |sealed, _| sealed.poll_timeout()).flatten()
     }
 
     fn open_store(self_: PyRef<'_, Self>, disk: &StoreDisk) -> PyResult<(Vec<String>, u64)> {
@@ -74,6 +74,6 @@ impl Engine {
     }
 
     fn owns(self_: PyRef<'_, Self>, now: u64, topic: &str) -> bool {
-        self_.as_super().core.at(None, |engine, _| engine.owns(now, topic)).unwrap_or(false)
+        self_.as_super().core.at(None, |sealed, _| sealed.machine.owns(now, topic)).unwrap_or(false)
     }
 }

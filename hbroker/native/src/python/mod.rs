@@ -81,6 +81,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     add_gateway(module)?;
     module.add_class::<values::config::Config>()?;
+    module.add_class::<values::credentials::Credentials>()?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<endpoint::Endpoint>()?;
     module.add_class::<client_pool::ClientPool>()?;

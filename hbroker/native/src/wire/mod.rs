@@ -57,6 +57,10 @@ pub use view::{Body, Header, Kind, PacketView, field_like, publish_of, put_whole
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
+/// By how much a datagram is longer once it is sealed. The sizes of datagrams leave room for it, also if security is
+/// off.
+pub const SEAL_BYTES: usize = 29;
+
 /// The bytes are not a datagram of the protocol: all of it is refused (§2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;

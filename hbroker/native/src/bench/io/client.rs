@@ -17,6 +17,7 @@ use mio::{Registry, Token};
 
 use super::port::{BURST, Bench, LoadRole, Port, Shared, Turn, register_worker};
 use crate::Micros;
+use crate::association;
 use crate::bench::load::Load;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
@@ -186,8 +187,9 @@ impl ClientPort {
         role: LoadRole,
         topics: Vec<String>,
     ) -> io::Result<(Self, Arc<LoadEndpoint>)> {
+        let associations = association::table::Shared::of(&config);
         let load_engine = LoadEngine::new(config, shared, role, topics);
-        let (endpoint, worker) = Endpoint::without_thread(load_engine, listen)?;
+        let (endpoint, worker) = Endpoint::without_thread(load_engine, listen, associations)?;
         let endpoint = Arc::new(endpoint);
         Ok((Self { worker, endpoint: Arc::clone(&endpoint), role }, endpoint))
     }

@@ -60,10 +60,11 @@ impl Arrivals {
     }
 
     /// The datagrams to handle now, with their sources. Those of each source are in order of arrival.
-    pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
-        self.batch.iter().flat_map(|message| {
-            let datagrams = message.slot[..message.length].chunks(message.segment);
-            datagrams.map(|datagram| (message.source, datagram))
+    pub fn datagrams(&mut self) -> impl Iterator<Item = (SocketAddr, &mut [u8])> {
+        self.batch.iter_mut().flat_map(|message| {
+            let Arrived { slot, source, length, segment } = message;
+            let datagrams = slot[..*length].chunks_mut(*segment);
+            datagrams.map(|datagram| (*source, datagram))
         })
     }
 

@@ -34,7 +34,7 @@ impl BatchClient {
         datagrams: &[Vec<u8>],
     ) -> Vec<Vec<u8>> {
         for datagram in datagrams {
-            let start = self.egress.buffer().len();
+            let start = self.egress.begin();
             self.egress.buffer().extend_from_slice(datagram);
             self.egress.commit(&server, start);
         }
@@ -60,7 +60,7 @@ fn echo_many(workers: usize, detour: bool, options: Options, rounds: u64) -> End
     let machines = (0..workers)
         .map(|i| Echo { detour: detour.then_some(((i + 1) % workers) as u8), ..Echo::default() })
         .collect();
-    let endpoint = Endpoint::with_options(machines, LOCAL.parse().unwrap(), options).unwrap();
+    let endpoint = Endpoint::with_options(machines, LOCAL.parse().unwrap(), None, options).unwrap();
     let server = endpoint.address();
     // Nobody writes to it, so the clients are woken by datagrams alone.
     let (quiet, _open) = UnixStream::pair().unwrap();

@@ -24,6 +24,8 @@ pub struct Echo {
     /// What somebody else does while it works.
     pub meanwhile: Option<Box<dyn FnOnce() + Send>>,
     pub turn_hook: Option<Arc<dyn TurnHook>>,
+    /// What came, of one that sends nothing back.
+    pub kept: Option<Vec<Vec<u8>>>,
 }
 
 impl Machine for Echo {
@@ -31,6 +33,9 @@ impl Machine for Echo {
 
     fn handle_datagram(&mut self, _: Micros, source: SocketAddr, datagram: &[u8]) {
         assert!(!self.panics, "told to");
+        if let Some(kept) = &mut self.kept {
+            return kept.push(datagram.to_vec());
+        }
         match self.detour {
             Some(next) => self.handoffs.push_back((next, (source, datagram.to_vec()))),
             None => self.outgoing.push_back((source, datagram.to_vec())),
@@ -57,7 +62,7 @@ impl Machine for Echo {
             let Some((destination, datagram)) = self.outgoing.pop_front() else {
                 break;
             };
-            let start = sink.buffer().len();
+            let start = sink.begin();
             sink.buffer().extend_from_slice(&datagram);
             sink.commit(&destination, start);
         }
@@ -95,7 +100,7 @@ pub fn thread_cpu_ns() -> u64 {
 }
 
 pub fn start(machines: Vec<Echo>) -> Endpoint<Echo> {
-    Endpoint::new(machines, LOCAL.parse().unwrap()).unwrap()
+    Endpoint::new(machines, LOCAL.parse().unwrap(), None).unwrap()
 }
 
 pub fn echoes(count: usize) -> Vec<Echo> {

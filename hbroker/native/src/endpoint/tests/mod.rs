@@ -2,6 +2,7 @@
 
 mod batches;
 mod echo;
+mod sealed;
 mod sleeping;
 mod turns;
 
@@ -36,7 +37,7 @@ fn shutdown_ends_the_threads_and_frees_the_port() {
 fn an_address_in_use_is_refused_to_one_and_to_many() {
     let endpoint = start(echoes(2));
     for workers in [1, 2] {
-        let error = Endpoint::new(echoes(workers), endpoint.address()).err().expect("it is in use");
+        let error = Endpoint::new(echoes(workers), endpoint.address(), None).err().expect("it is in use");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }
@@ -101,7 +102,7 @@ fn a_worker_that_panics_is_reported_and_the_other_goes_on() {
 
 #[test]
 fn ipv6_works_too() {
-    let Ok(endpoint) = Endpoint::new(echoes(2), "[::1]:0".parse().unwrap()) else {
+    let Ok(endpoint) = Endpoint::new(echoes(2), "[::1]:0".parse().unwrap(), None) else {
         return;
     };
     let client = UdpSocket::bind("[::1]:0").unwrap();
@@ -114,7 +115,7 @@ fn ipv6_works_too() {
 #[test]
 fn what_the_kernel_drops_is_counted() {
     let options = Options { buffer_bytes: 1, ..Options::default() };
-    let endpoint = Endpoint::with_options(echoes(1), LOCAL.parse().unwrap(), options).unwrap();
+    let endpoint = Endpoint::with_options(echoes(1), LOCAL.parse().unwrap(), None, options).unwrap();
     let client = std_client();
     // The machine is held while they come, so the worker cannot keep up.
     endpoint.inspect(0, |_| {

@@ -9,7 +9,8 @@ use crate::endpoint::worker::Step;
 
 #[test]
 fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_next_is() {
-    let (endpoint, mut worker) = Endpoint::without_thread(Echo::default(), LOCAL.parse().unwrap()).unwrap();
+    let (endpoint, mut worker) =
+        Endpoint::without_thread(Echo::default(), LOCAL.parse().unwrap(), None).unwrap();
     let mut arrivals = Arrivals::new();
     let mut step = |worker: &mut Worker<Echo>| worker.step(&mut arrivals).unwrap();
     // Which of the two is readable: the socket, and the event descriptor.

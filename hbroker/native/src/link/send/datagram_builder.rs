@@ -75,8 +75,8 @@ impl Link {
         if has_pinged || sink.is_full() {
             return !has_pinged;
         }
+        let start = sink.begin();
         let out = sink.buffer();
-        let start = out.len();
         let number = self.recovery.next_number();
         self.put_header(now, number, None, out);
         self.body_field.clear();
@@ -150,8 +150,8 @@ impl Link {
     /// Builds a datagram. `least`: room for the first packet that is due, and for a header with one range.
     fn build(&mut self, now: Micros, least: usize, sink: &mut impl DatagramSink) {
         let number = self.recovery.next_number();
+        let start = sink.begin();
         let out = sink.buffer();
-        let start = out.len();
         let ranges = self.mtu.size().saturating_sub(least) / RANGE_BYTES;
         let acknowledged_through = self.put_header(now, number, Some(ranges), out);
         let end = start + self.mtu.size();
@@ -186,8 +186,8 @@ impl Link {
             return;
         }
         let number = self.recovery.next_number();
+        let start = sink.begin();
         let out = sink.buffer();
-        let start = out.len();
         let acknowledged_through = self.put_header(now, number, None, out);
         self.body_field.clear();
         wire::put_ping_field(&mut self.body_field, now);
@@ -201,8 +201,8 @@ impl Link {
 
     /// Sends a datagram that only acknowledges. It has no number, because it is not acknowledged.
     fn build_acknowledgement(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let start = sink.begin();
         let out = sink.buffer();
-        let start = out.len();
         self.put_header(now, 0, Some(MOST_ACK_RANGES), out);
         sink.commit(&self.peer, start);
     }

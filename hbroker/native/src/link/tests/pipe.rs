@@ -68,6 +68,10 @@ impl Sink {
 }
 
 impl DatagramSink for Sink {
+    fn begin(&mut self) -> usize {
+        self.bytes.len()
+    }
+
     fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

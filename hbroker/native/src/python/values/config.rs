@@ -3,7 +3,9 @@
 use pyo3::prelude::*;
 
 use crate::python::NativeError;
+use crate::python::values::credentials::Credentials;
 use crate::token::TokenKeys;
+use crate::wire::SEAL_BYTES;
 
 /// The largest payload that is allowed (§9).
 const MOST_MESSAGE_BYTES: usize = 1 << 28;
@@ -19,7 +21,7 @@ impl Config {
         link_queue_bytes = 16_777_216, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
         persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608,
         for_many = false, queue_messages = 10_000, queue_bytes = 16_777_216, spool_bytes = 4_194_304,
-        telemetry = false,
+        telemetry = false, credentials = None,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -43,6 +45,7 @@ impl Config {
         queue_bytes: usize,
         spool_bytes: usize,
         telemetry: bool,
+        credentials: Option<&Credentials>,
     ) -> PyResult<Self> {
         let key = |key: Vec<u8>| {
             <[u8; 16]>::try_from(key).map_err(|_| NativeError::new_err("a token key has 16 bytes"))
@@ -60,10 +63,11 @@ impl Config {
             session,
             incarnation,
             token_keys: TokenKeys::new(token_keys.into_iter().map(key).collect::<PyResult<_>>()?),
+            credentials: credentials.map(|credentials| credentials.0.clone()),
             seed,
             max_links,
             max_links_of_host,
-            max_datagram: 8_952,
+            max_datagram: 8_952 - SEAL_BYTES,
             link_queue_bytes,
             event_queue: 100_000,
             message_queue_bytes: 64 << 20,

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! Rust ──> events, messages, sessions, load   classes for Python
-//! Python ──> config, publishing               what a caller sets, and what it publishes
+//! Python ──> config, credentials, publishing  what a caller sets, and what it publishes
 //! ```
 
 pub mod config;
+pub mod credentials;
 pub mod events;
 pub mod load;
 pub mod messages;

@@ -1,0 +1,124 @@
+//! A machine whose datagrams are sealed (docs/adr/0035-sealed-associations.md), or, with security off, are not.
+//!
+//! ```text
+//!     socket ── opened ──> machine ── sealed ──> egress
+//!                  ^                     ^
+//!                  └──  associations  ───┘   their own datagrams come from and go to the socket directly
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::Micros;
+use crate::association::packet::SEALED_HEADER;
+use crate::association::table::{Associations, Counters, Shared};
+use crate::endpoint::machine::Machine;
+use crate::sink::DatagramSink;
+
+/// The machine of one worker, and the worker's associations.
+pub struct Sealed<M> {
+    pub machine: M,
+    /// `None`: security is off.
+    associations: Option<Box<Associations>>,
+}
+
+impl<M: Machine> Sealed<M> {
+    /// `shared`: the associations of the address; `None`: security is off. `worker`: its number.
+    pub fn new(machine: M, shared: Option<&Arc<Shared>>, worker: usize) -> Self {
+        let associations = shared.map(|shared| Box::new(Associations::new(Arc::clone(shared), worker)));
+        Self { machine, associations }
+    }
+
+    /// Gives the machine what was sealed. The datagram is opened where it lies.
+    pub fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &mut [u8]) {
+        match &mut self.associations {
+            None => self.machine.handle_datagram(now, source, datagram),
+            Some(associations) => {
+                if let Some(opened) = associations.handle_datagram(now, source, datagram) {
+                    self.machine.handle_datagram(now, source, opened);
+                }
+            }
+        }
+    }
+
+    /// Runs what is due, of the machine and of the associations.
+    pub fn handle_timeout(&mut self, now: Micros) {
+        if self.machine.poll_timeout().is_some_and(|due| due <= now) {
+            self.machine.handle_timeout(now);
+        }
+        if let Some(associations) = &mut self.associations {
+            associations.handle_timeout(now);
+        }
+    }
+
+    /// Builds the datagrams that may leave now, and seals those of the machine.
+    pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let Some(associations) = &mut self.associations else {
+            return self.machine.poll_transmit(now, sink);
+        };
+        send_own(associations, sink); // The peer needs the end of a handshake before it can open what follows.
+        self.machine.poll_transmit(now, &mut SealingSink { sink, associations, now });
+        send_own(associations, sink);
+    }
+
+    /// When `handle_timeout` is due.
+    pub fn poll_timeout(&self) -> Option<Micros> {
+        let of_machine = self.machine.poll_timeout();
+        let Some(associations) = &self.associations else {
+            return of_machine;
+        };
+        let due = associations.poll_timeout().min(of_machine.unwrap_or(Micros::MAX));
+        (due != Micros::MAX).then_some(due)
+    }
+
+    /// Whether nothing is queued, everything is acknowledged, and nothing waits for keys.
+    pub fn is_drained(&self) -> bool {
+        self.machine.is_drained() && self.associations.as_ref().is_none_or(|own| own.is_drained())
+    }
+
+    /// The counters of the associations; `None`: security is off.
+    pub fn counters(&self) -> Option<Counters> {
+        self.associations.as_ref().map(|associations| associations.counters())
+    }
+}
+
+/// Sends the datagrams of the associations themselves.
+fn send_own(associations: &mut Associations, sink: &mut impl DatagramSink) {
+    while !sink.is_full()
+        && let Some((destination, datagram)) = associations.poll_transmit()
+    {
+        let start = sink.begin();
+        sink.buffer().extend_from_slice(&datagram);
+        sink.commit(&destination, start);
+    }
+}
+
+/// Seals datagrams in the buffer that they leave from.
+struct SealingSink<'a, S> {
+    sink: &'a mut S,
+    associations: &'a mut Associations,
+    now: Micros,
+}
+
+impl<S: DatagramSink> DatagramSink for SealingSink<'_, S> {
+    fn begin(&mut self) -> usize {
+        let start = self.sink.begin() + SEALED_HEADER;
+        self.sink.buffer().resize(start, 0);
+        start
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        self.sink.buffer()
+    }
+
+    fn commit(&mut self, destination: &SocketAddr, start: usize) {
+        let begin = start - SEALED_HEADER;
+        if self.associations.seal(self.now, destination, self.sink.buffer(), begin) {
+            self.sink.commit(destination, begin);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.sink.is_full()
+    }
+}
