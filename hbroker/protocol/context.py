@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import TypeAlias
 
 from hbroker.config import NodeSettings
 from hbroker.protocol.core import NodeCore
@@ -14,7 +15,11 @@ from hbroker.protocol.ownership.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address
 from hbroker.protocol.storage import AfterSync, Storage
 
-__all__ = ["NodeContext"]
+__all__ = ["CertifiedName", "NodeContext"]
+
+CertifiedName: TypeAlias = Callable[[Address], str | None]
+"""Returns the name in the certificate with which the node at an address proved itself (ADR 35); None: it
+proved nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,8 @@ class NodeContext:
 
     `clock` returns the time of the event that is being handled, in microseconds of one monotonic clock. Plus
     `unix_offset_us` it is microseconds since the Unix epoch. `has_restored_queues`: this run restored from
-    its store all messages that waited for sessions when the run before it ended (§5.8).
+    its store all messages that waited for sessions when the run before it ended (§5.8). `certified_name`:
+    None: security is off.
     """
 
     settings: NodeSettings
@@ -38,6 +44,7 @@ class NodeContext:
     incarnation: int
     unix_offset_us: int
     has_restored_queues: bool = False
+    certified_name: CertifiedName | None = None
 
     @property
     def root(self) -> Address:

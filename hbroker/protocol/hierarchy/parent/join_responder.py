@@ -182,6 +182,9 @@ class JoinResponder:
             if join.credential:
                 self._diagnostics.drop("unauthenticated")
             self._refuse(requester, join, _UNPROVED, self._nonces.current(now, "join", *requester.address))
+        elif not self._is_certified(requester, applicant):
+            self._diagnostics.drop("uncertified")
+            self._refuse(requester, join, _UNPROVED)
         elif applicant.epoch > max(self._clock.at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD:
             self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
         else:
@@ -211,6 +214,13 @@ class JoinResponder:
             return True
         is_fresh = self._nonces.is_valid(now, join.nonce, "join", *requester.address)
         return is_fresh and is_proof(join_credential(key, join), join.credential)
+
+    def _is_certified(self, requester: Requester, applicant: Applicant) -> bool:
+        """§5.5: within a session, and with security, the certificate of the joiner has its name."""
+        certified_name = self._context.certified_name
+        if certified_name is None or requester.session_link is None:
+            return True
+        return certified_name(requester.address) == applicant.node
 
     def _decide(self, now: int, requester: Requester, join: pb.Join, applicant: Applicant) -> None:
         decision = self._decision(requester, applicant)

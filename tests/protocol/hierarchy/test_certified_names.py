@@ -1,0 +1,40 @@
+"""With security, a node joins under the name in its certificate alone (§5.5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker.protocol.events import Refused
+from hbroker.protocol.packets import Address
+from tests.protocol.world import World
+
+
+@pytest.mark.parametrize("in_certificate", ["kitchen", "attic", None])
+def test_a_node_joins_under_the_name_in_its_certificate(in_certificate: str | None) -> None:
+    world = World()
+    names: dict[Address, str] = {}
+    world.certified_name = names.get
+    world.start_root()
+    kitchen = world.start_node("kitchen", "home/kitchen")
+    if in_certificate is not None:
+        names[kitchen.settings.listen] = in_certificate
+    world.advance(2)
+    may_join = in_certificate == "kitchen"
+    assert world.owners("home/kitchen/oven") == ["kitchen" if may_join else "root"]
+    refused = [event.subtree for event in world.events("kitchen") if isinstance(event, Refused)]
+    assert refused == ([] if may_join else ["$SYS/nodes/kitchen", "home/kitchen"])
+    assert kitchen.node.has_stopped != may_join
+
+
+def test_a_lease_is_not_renewed_without_the_certificate() -> None:
+    world = World()
+    names: dict[Address, str] = {}
+    world.certified_name = names.get
+    world.start_root()
+    kitchen = world.start_node("kitchen", "home/kitchen")
+    names[kitchen.settings.listen] = "kitchen"
+    world.advance(2)
+    assert world.owners("home/kitchen/oven") == ["kitchen"]
+    del names[kitchen.settings.listen]
+    world.advance(60)
+    assert world.owners("home/kitchen/oven") == ["root"]
