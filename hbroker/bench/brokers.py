@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,9 +22,11 @@ from hbroker.addresses import parse_address
 from hbroker.bench.chain import Topology
 from hbroker.bench.launching import NoAnswer, announcement, ended, launch, on_cpus
 from hbroker.bench.process import descendants
+from hbroker.runtime.credentials import credentials_at
 from hbroker.runtime.launcher import run_directory
 
 if TYPE_CHECKING:
+    from hbroker._native import Credentials
     from hbroker.bench.plan import Address, Transport
 
 __all__ = [
@@ -49,11 +52,18 @@ Started: TypeAlias = "tuple[subprocess.Popen[bytes], Address]"
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker. `pids`: its known processes. `nodes`: those of them that are nodes of a network, by name."""
+    """A broker. `pids`: its known processes. `nodes`: those of them that are nodes of a network, by name.
+    `authority`: the file with the certificate of its authority; empty: its security is off, as far as is
+    known."""
 
     address: Address
     pids: tuple[int, ...]
     nodes: Mapping[str, int] = field(default_factory=dict)
+    authority: str = ""
+
+    def credentials(self) -> Credentials | None:
+        """With which its clients seal their datagrams; None: they do not."""
+        return credentials_at(self.address, self.authority or None)
 
 
 @contextmanager
@@ -64,24 +74,29 @@ def running(
     with on_cpus(cpus):
         process, address = start(directory)
     try:
-        yield Broker(address, (process.pid, *descendants(process.pid)), _nodes(directory))
+        authority = next(directory.glob("**/authority.crt"), "")
+        pids = (process.pid, *descendants(process.pid))
+        yield Broker(address, pids, _nodes(directory), str(authority))
     finally:
         ended(process)
 
 
 @contextmanager
-def own_broker(transport: Transport, workers: int, cpus: frozenset[int] | None) -> Iterator[Broker]:
+def own_broker(
+    transport: Transport, workers: int, cpus: frozenset[int] | None, *, is_sealed: bool = False
+) -> Iterator[Broker]:
     """Runs hbroker's own broker on these CPUs, as long as the context lasts. Raises NoAnswer.
 
-    It is a node, or, for MQTT, the smallest network with a gateway.
+    It is a node, or, for MQTT, the smallest network with a gateway. `is_sealed`: its security is on.
     """
     root = {"name": "root", "subtree": "", "workers": workers}
     gateway = {"name": "gateway", "listeners": [{"address": _ANY_PORT}]}
 
     def start(directory: Path) -> Started:
         if transport == "hbroker":
-            return start_node(directory, "--workers", str(workers))
-        topology = {"nodes": [root], "gateways": [gateway]}
+            security = _security(directory) if is_sealed else ()
+            return start_node(directory, "--workers", str(workers), *security)
+        topology = {"nodes": [root], "gateways": [gateway], "security": is_sealed}
         return start_network(directory, topology, "gateway", "--no-telemetry")
 
     with TemporaryDirectory(prefix=_PREFIX) as directory, running(start, Path(directory), cpus) as broker:
@@ -89,11 +104,13 @@ def own_broker(transport: Transport, workers: int, cpus: frozenset[int] | None) 
 
 
 @contextmanager
-def own_network(topology: Topology, cpus: frozenset[int] | None) -> Iterator[Broker]:
-    """Runs a network, whose address is its root's. Raises NoAnswer."""
+def own_network(
+    topology: Topology, cpus: frozenset[int] | None, *, is_sealed: bool = False
+) -> Iterator[Broker]:
+    """Runs a network, whose address is its root's. Raises NoAnswer. `is_sealed`: its security is on."""
 
     def start(directory: Path) -> Started:
-        return start_network(directory, topology, "root", "--no-telemetry")
+        return start_network(directory, {**topology, "security": is_sealed}, "root", "--no-telemetry")
 
     with TemporaryDirectory(prefix=_PREFIX) as directory, running(start, Path(directory), cpus) as broker:
         yield broker
@@ -147,6 +164,16 @@ def pids_at(address: Address, networks: Sequence[run_directory.NetworkRun]) -> t
         if any(port == address[1] for _, port in (*nodes, *listeners)):
             return (network.pid, *descendants(network.pid))
     return ()
+
+
+def _security(directory: Path) -> tuple[str, ...]:
+    """The flags of a root with a new authority and identity."""
+    from hbroker.identity.authority import Authority
+
+    authority = Authority.create("bench", time.time())
+    authority.save(directory)
+    authority.issue("root", [""], time.time()).save(directory)
+    return "--authority", str(directory / "authority.crt"), "--identity", str(directory)
 
 
 def _is_here(host: str) -> bool:

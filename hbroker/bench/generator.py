@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hbroker._native import LoadGenerator
@@ -22,7 +22,7 @@ from hbroker.runtime.client.dispatcher import config_of
 from hbroker.runtime.client.identity import Identity
 
 if TYPE_CHECKING:
-    from hbroker._native import LoadClientPool, LoadReport
+    from hbroker._native import Credentials, LoadClientPool, LoadReport
     from hbroker.bench.plan import Address, Plan, Transport, Trust
 
 __all__ = ["Generator", "generator"]
@@ -65,8 +65,13 @@ class Generator:
 
 
 @contextmanager
-def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Iterator[Generator]:
-    """Connects a load to a broker for as long as the context lasts. Raises OSError, NoAnswer."""
+def generator(
+    plan: Plan, address: Address, trust: Trust | None = None, credentials: Credentials | None = None
+) -> Iterator[Generator]:
+    """Connects a load to a broker for as long as the context lasts. Raises OSError, NoAnswer.
+
+    `trust`: for MQTT over TLS. `credentials`: with which hbroker's own protocol is sealed; None: it is not.
+    """
     open_many_files()
     sharpen_sleep()  # threads that start from now on inherit it
     shape = plan.shape
@@ -81,7 +86,7 @@ def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Itera
     )
     controls = Controls(address, _PATIENCE_S) if plan.transport == "hbroker" else None
     try:
-        _connect(plan, native, controls, address)
+        _connect(plan, native, controls, address, credentials)
         yield Generator(plan, native, controls)
     finally:
         if controls is not None:
@@ -89,10 +94,16 @@ def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Itera
         native.shutdown()
 
 
-def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, address: Address) -> None:
+def _connect(
+    plan: Plan,
+    native: LoadGenerator,
+    controls: Controls | None,
+    address: Address,
+    credentials: Credentials | None,
+) -> None:
     run = os.urandom(4).hex()
     names = _Names.of(plan, run)
-    pools = _pools(plan, native, controls, address)
+    pools = _pools(plan, native, controls, address, credentials)
     parts: list[tuple[int, int | None, int | None]] = [
         *((name, None, number) for number, (name, _, _) in enumerate(plan.shape.subscribers)),
         *((name, number, None) for number, name in enumerate(plan.shape.publishers)),
@@ -113,7 +124,7 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
                 timeout_s=_PATIENCE_S,
             )
             continue
-        identity = Identity.of(client)
+        identity = replace(Identity.of(client), credentials=credentials)
         if pools and subscribes is not None and filter is not None:
             # In rotation: a subscriber's next copy is at another socket, as with separate clients.
             controls.join(pools[subscribes % len(pools)], identity, subscribes)
@@ -137,13 +148,18 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
 
 
 def _pools(
-    plan: Plan, native: LoadGenerator, controls: Controls | None, address: Address
+    plan: Plan,
+    native: LoadGenerator,
+    controls: Controls | None,
+    address: Address,
+    credentials: Credentials | None,
 ) -> Sequence[LoadClientPool]:
     """The sockets that subscribers share; empty if each has its own."""
     if controls is None or plan.sockets is None:
         return []
+    config = config_of(replace(Identity.of(), credentials=credentials))
     pools = [
-        native.add_client_pool(config_of(Identity.of()), listen_for(address))
+        native.add_client_pool(config, listen_for(address))
         for _ in range(min(plan.sockets, len(plan.shape.subscribers)))
     ]
     for pool in pools:

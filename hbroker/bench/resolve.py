@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker._native import LoadGenerator
@@ -75,7 +75,7 @@ def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
     """Looks up `count` topics at each depth of a chain with this depth. Raises NoAnswer."""
     sharpen_sleep()
     native = LoadGenerator(groups=[(1, None, None)], subscribers=[(0, 1)], payload=16, qos=0)
-    identity = Identity.of(f"bench-{os.getpid()}")
+    identity = replace(Identity.of(f"bench-{os.getpid()}"), credentials=broker.credentials())
     controls = Controls(broker.address, _PATIENCE_S)
     try:
         member = native.add_client(config_of(identity), listen_for(broker.address))

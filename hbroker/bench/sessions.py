@@ -108,7 +108,8 @@ async def _clients(
 ) -> AsyncIterator[_Clients]:
     run = os.urandom(4).hex()
     if transport == "hbroker":
-        async with client_pool(broker.address, timeout=_PATIENCE_S) as devices:
+        authority = broker.authority or None
+        async with client_pool(broker.address, timeout=_PATIENCE_S, authority=authority) as devices:
             yield _NativeClients(devices, run)
         return
     # One publisher that never connects: nothing is published.

@@ -105,8 +105,10 @@ def _run_load(flags: BenchFlags, as_json: bool) -> int:
     from hbroker.cli.bench.output import print_load
 
     plan, trust = _plan(flags), _trust(flags)
-    with _target(flags) as (broker, cpus), generator(plan, broker.address, trust) as load:
-        measured = measure(plan, broker, load)
+    with _target(flags) as (broker, cpus):
+        credentials = broker.credentials() if plan.transport == "hbroker" else None
+        with generator(plan, broker.address, trust, credentials) as load:
+            measured = measure(plan, broker, load)
     return _tell(as_json, measured, cpus, print_load, is_good=measured.is_whole)
 
 
@@ -162,7 +164,8 @@ def _target(flags: BenchFlags) -> Iterator[tuple[Broker, _Cpus]]:
         with on_cpus(load_cpus):
             yield _running(flags, flags.to), _told(None, load_cpus)
         return
-    with own_broker(flags.transport, flags.workers, broker_cpus) as broker, on_cpus(load_cpus):
+    own = own_broker(flags.transport, flags.workers, broker_cpus, is_sealed=flags.sealed)
+    with own as broker, on_cpus(load_cpus):
         yield broker, _told(broker_cpus, load_cpus)
 
 
@@ -174,7 +177,8 @@ def _network(flags: BenchFlags) -> Iterator[tuple[Broker, _Cpus]]:
     from hbroker.bench.launching import on_cpus
 
     broker_cpus, load_cpus = _pinned(flags)
-    with own_network(chain(flags.depth), broker_cpus) as broker, on_cpus(load_cpus):
+    own = own_network(chain(flags.depth), broker_cpus, is_sealed=flags.sealed)
+    with own as broker, on_cpus(load_cpus):
         yield broker, _told(broker_cpus, load_cpus)
 
 
@@ -220,15 +224,17 @@ def _running(flags: BenchFlags, to: str) -> Broker:
     from hbroker.bench.brokers import Broker, pids_at
     from hbroker.bench.process import descendants
     from hbroker.hostnames import resolve_host
+    from hbroker.runtime.credentials import authority_at
     from hbroker.runtime.launcher.run_directory import running
 
     host, port = parse_address(to, default_port=_PORTS[flags.transport])
     address: Address = (resolve_host(host), port)
+    authority = authority_at(flags.state_dir, address)
     if flags.broker_pid:
         pids = [pid for given in flags.broker_pid for pid in (given, *descendants(given))]
-        return Broker(address, tuple(dict.fromkeys(pids)))
+        return Broker(address, tuple(dict.fromkeys(pids)), authority=authority)
     found = [network for directory in running(flags.state_dir) if (network := directory.read()) is not None]
-    return Broker(address, pids_at(address, found))
+    return Broker(address, pids_at(address, found), authority=authority)
 
 
 def _pinned(flags: BenchFlags) -> tuple[frozenset[int] | None, frozenset[int]]:

@@ -44,15 +44,15 @@ _LOAD: Final = (
     "poll",
     "sockets",
 )
-_TARGET: Final = ("transport", "to", "broker_pid", "ca", "workers")
+_TARGET: Final = ("transport", "to", "broker_pid", "ca", "workers", "sealed")
 _TAKES: Final[dict[str, tuple[str, ...]]] = {
     "pairs": (*_LOAD, *_TARGET),
     "fanin": (*_LOAD, *_TARGET),
     "fanout": (*_LOAD, *_TARGET),
     "mixed": (*_LOAD, *_TARGET),
-    "tree": (*_LOAD, "depth"),
+    "tree": (*_LOAD, "depth", "sealed"),
     "sessions": ("clients", "duration", *_TARGET),
-    "resolve": ("clients", "depth"),
+    "resolve": ("clients", "depth", "sealed"),
     "join": ("clients", "window"),
 }
 LAYOUTS: Final = tuple(_TAKES)
@@ -142,6 +142,7 @@ bench_flags: Final = all_of(
         help="its process, with its children; again for more (default: as `hbroker status`)",
     ),
     _number("--workers", type=_between(1, 64), default=1, help="of the node that is started"),
+    _flag("--sealed", is_flag=True, help="the security of the broker that is started is on"),
     _flag("--broker-cpus", type=_CPUS, help="for the broker that is started"),
     _flag("--cpus", type=_CPUS, help="for the load, as in 1 or 1,3"),
     state_dir_flag,
@@ -166,6 +167,7 @@ class BenchFlags:
     poll: bool
     sockets: int | None
     workers: int
+    sealed: bool
     to: str | None
     ca: str | None
     broker_pid: tuple[int, ...]
@@ -212,9 +214,9 @@ def _check_target(flags: BenchFlags, given: Collection[str]) -> None:
     for flag in ("broker_pid", "ca"):
         if flag in given and flags.to is None:
             raise wrong(f"{_spelt(flag)} is about a broker that runs", "name it with --to")
-    if flags.to is not None and ("workers" in given or flags.broker_cpus is not None):
-        flag = "--workers" if "workers" in given else "--broker-cpus"
-        raise wrong(f"{flag} is for a broker that is started", "leave it out, or --to")
+    own = [flag for flag in ("workers", "sealed", "broker_cpus") if flag in given]
+    if flags.to is not None and own:
+        raise wrong(f"{_spelt(own[0])} is for a broker that is started", "leave it out, or --to")
 
 
 def _check_size(flags: BenchFlags) -> None:
