@@ -105,6 +105,14 @@ BIND: Final = Flag[str | None](
     refusal="-h argument given but no host specified.",
     help="send from this address of this machine",
 )
+AUTHORITY: Final = Flag[str | None](
+    "--cafile",
+    argument="authority",
+    metavar="FILE",
+    type=_not_empty,
+    refusal="--cafile argument given but no file specified.",
+    help="the certificate of the network's authority (default: HBROKER_AUTHORITY, or this host's)",
+)
 ID: Final = Flag[str | None](
     "-i",
     "--id",
@@ -151,6 +159,7 @@ SHARED: Final[tuple[Flag[Any], ...]] = (
     PORT,
     URL,
     BIND,
+    AUTHORITY,
     ID,
     ID_PREFIX,
     DEBUG,
@@ -163,7 +172,7 @@ SHARED: Final[tuple[Flag[Any], ...]] = (
 )
 
 _USERS: Final = "the network does not ask for a user name"
-_TLS: Final = "links are not encrypted"
+_TLS: Final = "datagrams are sealed with keys of their own: see --cafile"
 _SUBSCRIBING: Final = "a subscription carries no properties"
 _UNSUBSCRIBING: Final = "a subscription ends with its session: see -c"
 
@@ -173,7 +182,7 @@ UNSUPPORTED: Final = {
     "-P": _USERS,
     "--pw": _USERS,
     **dict.fromkeys(
-        ("--cafile", "--capath", "--cert", "--key", "--keyform", "--ciphers", "--insecure"), _TLS
+        ("--capath", "--cert", "--key", "--keyform", "--ciphers", "--insecure"), _TLS
     ),
     **dict.fromkeys(("--tls-version", "--tls-alpn", "--tls-engine", "--tls-engine-kpass-sha1"), _TLS),
     **dict.fromkeys(("--tls-use-os-certs", "--psk", "--psk-identity"), _TLS),

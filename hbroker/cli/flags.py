@@ -17,7 +17,10 @@ from hbroker.errors import ConfigError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from hbroker.config import GatewaySettings, NodeSettings
+    from hbroker._native import Credentials
+    from hbroker.addresses import Address
+    from hbroker.config import GatewaySettings, NodeSettings, SecuritySettings
+    from hbroker.sync import Client
 
     Process = TypeVar("Process", NodeSettings, GatewaySettings)
 
@@ -123,6 +126,14 @@ join_key_file_flag: Final = click.option(
     metavar="FILE",
     help="the network's secret (default: that of the network which runs on this host)",
 )
+authority_flag: Final = click.option(
+    "--authority",
+    type=FILE,
+    metavar="FILE",
+    envvar="HBROKER_AUTHORITY",
+    help="the certificate of the network's authority, if its security is on (default: "
+    "$HBROKER_AUTHORITY, or that of the network which runs on this host)",
+)
 telemetry_flag: Final = click.option(
     "--telemetry",
     type=FILE,
@@ -171,6 +182,27 @@ class RunningNetwork:
 
         return key_at(self.state_dir, root_from_flag(self.root))
 
+    def credentials(self) -> Credentials | None:
+        """With what its datagrams are sealed; None: its security is off, as far as is known. Raises
+        ConfigError, ConfigErrors, OSError."""
+        from hbroker.runtime.credentials import credentials_at
+        from hbroker.topology.flags import root_from_flag
+
+        return credentials_at(root_from_flag(self.root), self._authority())
+
+    def connect(self) -> Client:
+        """A client of the network. Raises the errors of `hbroker.sync.connect`."""
+        from hbroker import sync
+
+        return sync.connect(self.root, timeout=self.timeout, authority=self._authority())
+
+    def _authority(self) -> str | None:
+        """The certificate of its authority, if the network runs on this host. None: `connect` finds it."""
+        from hbroker.runtime.credentials import authority_at
+        from hbroker.topology.flags import root_from_flag
+
+        return authority_at(self.state_dir, root_from_flag(self.root)) or None
+
 
 def order_flags(function: Callable[..., int]) -> Callable[..., int]:
     """Declares `--root`, `--timeout`, `--join-key-file` and `--state-dir`. The command gets them as
@@ -183,20 +215,54 @@ def order_flags(function: Callable[..., int]) -> Callable[..., int]:
     return all_of(root_flag, timeout_flag(ORDER_TIMEOUT_S), join_key_file_flag, state_dir_flag)(call)
 
 
-def completed(settings: Process, state_dir: Path, telemetry: str | None) -> Process:
+def completed(
+    settings: Process,
+    state_dir: Path,
+    telemetry: str | None,
+    security: SecuritySettings,
+    *,
+    is_secure: bool,
+) -> Process:
     """The settings, changed by `--telemetry` if it is given; without a join key, with the key of the network
-    on this host that has the same root.
+    on this host that has the same root; and with the security of the flags, or of that network.
 
     Without the network's key, a gateway could not read the records of other gateways, nor they its own.
+    `is_secure`: the topology says that security is on. Raises ConfigError if nothing says with what.
     """
     from hbroker.runtime.launcher.network_key import key_at
 
+    settings = replace(settings, security=_security(settings, state_dir, security))
+    if is_secure and not settings.security.is_on:
+        remedy = "add --authority FILE: the authority.crt that `hbroker up` made for it"
+        raise ConfigError("the network's security is on", file="command line", remedy=remedy)
     if telemetry:
         written = replace(settings.telemetry, enabled=True, directory=telemetry)
         settings = replace(settings, telemetry=written)
     if settings.join_key or settings.root is None:
         return settings
     return replace(settings, join_key=key_at(state_dir, settings.root))
+
+
+def _security(settings: Process, state_dir: Path, given: SecuritySettings) -> SecuritySettings:
+    """What the flags say, and for what they do not say, what the network on this host has."""
+    from hbroker.config import NodeSettings
+    from hbroker.runtime.launcher.run_directory import running_at
+
+    authority, identity = given.authority, given.identity
+    root: Address | None = settings.root
+    for directory, run in running_at(state_dir, root) if root else ():
+        authority = authority or run.authority or ""
+        identity = identity or str(directory.identities)
+    if not authority:
+        return given
+    if not isinstance(settings, NodeSettings):
+        return replace(given, authority=authority, identity="")
+    if not identity:
+        remedy = f"add --identity DIR, with {settings.name}.crt and {settings.name}.key"
+        raise ConfigError(
+            "a node of a network with security has an identity", file="command line", remedy=remedy
+        )
+    return replace(given, authority=authority, identity=identity)
 
 
 def given_flags() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hbroker.config import GatewaySettings, NodeSettings, TelemetrySettings
+from hbroker.config import GatewaySettings, NodeSettings, SecuritySettings, TelemetrySettings
 from hbroker.subtree import depth, is_within
 from hbroker.topology.plan import Plan
 
@@ -15,13 +15,15 @@ class Topology:
     """A valid topology.
 
     `name`: the network's name, which is the file's name without its suffix. `nodes`: parents before their
-    children. `plan`: what the load analysis expects of the network.
+    children. `plan`: what the load analysis expects of the network. `is_secure`: all datagrams are sealed,
+    with what `with_security` sets.
     """
 
     name: str
     nodes: tuple[NodeSettings, ...]
     gateways: tuple[GatewaySettings, ...] = ()
     plan: Plan | None = None
+    is_secure: bool = False
 
     @property
     def root(self) -> NodeSettings:
@@ -62,6 +64,15 @@ class Topology:
             self,
             nodes=tuple(replace(node, join_key=key) for node in self.nodes),
             gateways=tuple(replace(gateway, join_key=key) for gateway in self.gateways),
+        )
+
+    def with_security(self, of_nodes: SecuritySettings) -> Topology:
+        """The same network, with these settings for all nodes, and the same authority for gateways."""
+        of_gateways = replace(of_nodes, identity="")
+        return replace(
+            self,
+            nodes=tuple(replace(node, security=of_nodes) for node in self.nodes),
+            gateways=tuple(replace(gateway, security=of_gateways) for gateway in self.gateways),
         )
 
     def on_ports(self, ports: Mapping[str, int]) -> Topology:

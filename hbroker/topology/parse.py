@@ -9,7 +9,7 @@ import yaml
 from hbroker.config import AccessSettings, Limits, TelemetrySettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
-from hbroker.topology.document import Report, compose, kind, line_of, listed, read_text
+from hbroker.topology.document import Report, compose, kind, line_of, listed, optional, read_text
 from hbroker.topology.gateways import ParsedGateway, read_access, read_gateway, settings_of
 from hbroker.topology.model import Topology, with_root
 from hbroker.topology.plan import read_plan
@@ -82,6 +82,7 @@ def parse(
         nodes,
         tuple(settings_of(gateway, root, join_key, access) for gateway in gateways),
         plan,
+        is_secure=optional(sections, "security", report.truth) is True,
     )
     return network.with_telemetry(telemetry)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +13,7 @@ import yaml
 from hbroker.addresses import ANY_ADDRESS, Address, parse_address
 from hbroker.config import (
     MAX_WORKERS,
+    NAME,
     Durability,
     LeasePolicy,
     Limits,
@@ -23,7 +23,7 @@ from hbroker.config import (
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, line_of, optional
 
-SECTIONS = ("nodes", "gateways", "auth", "limits", "telemetry", "plan")
+SECTIONS = ("nodes", "gateways", "auth", "security", "limits", "telemetry", "plan")
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability")
 JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "anonymous")
@@ -54,8 +54,6 @@ MAX_SUBTREE_BYTES = 60_000
 subtree."""
 
 ChoiceT = TypeVar("ChoiceT", bound=Enum)
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +127,9 @@ _NEEDED = {
 
 
 def read_name(node: yaml.Node, report: Report) -> str | None:
-    """Reads the name of a node or gateway. It is one topic level ($SYS/nodes/<name>), and the name of a log
-    file."""
+    """Reads the name of a node or gateway."""
     name = report.text(node, "name")
-    if name is None or _NAME.fullmatch(name):
+    if name is None or NAME.fullmatch(name):
         return name
     remedy = "use letters, digits, `-`, `_` and `.`, at most 63, a letter or digit first"
     report.error(node, f"{name[:70]!r} is not a valid name", remedy)

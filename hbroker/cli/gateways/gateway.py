@@ -12,6 +12,7 @@ import click
 from hbroker.cli.commands import command
 from hbroker.cli.flags import (
     FILE,
+    authority_flag,
     completed,
     key_flag,
     key_flags,
@@ -76,6 +77,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     ("--session-expiry", "N", "seconds for which a session is kept at most without its client"),
     ("--keep-alive", "N", "the longest keep-alive, in seconds"),
 )
+@authority_flag
 @state_dir_flag
 @telemetry_flag
 @log_flags
@@ -85,6 +87,7 @@ def gateway(
     root: str | None,
     policy: str,
     listener: tuple[str, ...],
+    authority: str | None,
     state_dir: Path,
     telemetry: str | None,
     log_format: Style,
@@ -95,12 +98,16 @@ def gateway(
     if config:
         refuse_beside_config(("listener", *keys))
 
+    from hbroker.config import SecuritySettings
+
+    security = SecuritySettings(authority or "")
+
     def read() -> GatewaySettings:
         if config:
-            found = _from_file(config, name, root, has_policy=bool(policy))
+            found, is_secure = _from_file(config, name, root, has_policy=bool(policy))
         else:
-            found = _from_flags(name, root, listener, keys, has_policy=bool(policy))
-        return completed(found, state_dir, telemetry)
+            found, is_secure = _from_flags(name, root, listener, keys, has_policy=bool(policy)), False
+        return completed(found, state_dir, telemetry, security, is_secure=is_secure)
 
     settings = read()
 
@@ -119,7 +126,10 @@ def gateway(
     )
 
 
-def _from_file(config: str, name: str | None, root: str | None, *, has_policy: bool) -> GatewaySettings:
+def _from_file(
+    config: str, name: str | None, root: str | None, *, has_policy: bool
+) -> tuple[GatewaySettings, bool]:
+    """The settings, and whether the network has security."""
     from dataclasses import replace
 
     from hbroker import topology
@@ -132,7 +142,7 @@ def _from_file(config: str, name: str | None, root: str | None, *, has_policy: b
         names = ", ".join(gateway.name for gateway in network.gateways) or "none: the file has no gateways"
         remedy = f"give --name one of {names}"
         raise ConfigError(f"no gateway is called {name!r}", file=config, remedy=remedy)
-    return replace(settings, root=root_from_flag(root)) if root else settings
+    return (replace(settings, root=root_from_flag(root)) if root else settings), network.is_secure
 
 
 def _from_flags(

@@ -47,7 +47,6 @@ def ask_gateways(network: RunningNetwork, kind: str, client_id: str = "") -> Rep
     Raises Unreachable if the root does not answer, and ConfigError if the network's join key is missing or
     wrong.
     """
-    from hbroker import sync
     from hbroker.gateway.admin_requests import Request
     from hbroker.gateway.records.record_authentication import sign, verify
 
@@ -56,7 +55,7 @@ def ask_gateways(network: RunningNetwork, kind: str, client_id: str = "") -> Rep
     request = Request(kind, secrets.token_hex(16), time.time_ns() // 1000, client_id)
     replies = Replies()
     ended: set[str] = set()
-    with sync.connect(network.root, timeout=network.timeout) as client:
+    with network.connect() as client:
         names, foreign = _gateways(client, key, network.timeout)
         if foreign and not names:
             raise _key_error(network, key)

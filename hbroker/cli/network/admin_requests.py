@@ -10,6 +10,7 @@ from hbroker.errors import HBrokerError, LocalError, RemoteError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hbroker._native import Credentials
     from hbroker.addresses import Address
     from hbroker.protocol.results import Resolution
     from hbroker.sync import Client
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Gives orders to the nodes of a network. `key`: the join key. `timeout`: seconds for each order. `say`
-    is called with each step."""
+    """Gives orders to the nodes of a network. `key`: the join key. `credentials`: as in `give_order`.
+    `timeout`: seconds for each order. `say` is called with each step."""
 
     client: Client
     key: bytes
+    credentials: Credentials | None
     timeout: float
     say: Callable[[str], None]
 
@@ -55,7 +57,7 @@ class Orders:
         kind = pb.ORDER_KIND_CLAIM if is_claim else pb.ORDER_KIND_HAND_BACK
         self.say(f"{node} takes {subtree}" if is_claim else f"{node} hands {subtree} back")
         order = pb.Order(kind=kind, node=node, subtree=subtree)
-        give_order(address, order, join_key=self.key, timeout=self.timeout)
+        give_order(address, order, join_key=self.key, credentials=self.credentials, timeout=self.timeout)
 
 
 def locate(client: Client, node: str) -> Address:

@@ -114,14 +114,15 @@ def apply(
 
     Raises Unreachable, LocalError, ConfigErrors.
     """
-    from hbroker import sync, topology
+    from hbroker import topology
     from hbroker.cli.network.hierarchy import read_statuses
     from hbroker.topology.moves import moves
 
     wanted = topology.load(file)
     root = root or format_address(wanted.root.address)
+    network = RunningNetwork(root, timeout, join_key_file, state_dir)
     key = wanted.root.join_key if join_key_file is None else b""
-    key = key or RunningNetwork(root, timeout, join_key_file, state_dir).join_key()
+    key = key or network.join_key()
     statuses, silent = read_statuses(root, timeout)
     _require_all(wanted, statuses, silent)
     claimed = {status["name"]: _claims(status) for status in statuses}
@@ -131,8 +132,9 @@ def apply(
         done = [_MoveResult(**asdict(step)) for step in steps]
     else:
         with progress(is_silent=as_json, parts=len(steps)) as shown:
-            with sync.connect(root, timeout=timeout) as client:
-                done = _carry_out(Orders(client, key, timeout, shown.say), steps, shown)
+            with network.connect() as client:
+                orders = Orders(client, key, network.credentials(), timeout, shown.say)
+                done = _carry_out(orders, steps, shown)
             if wanted.plan and measure and all(step.done for step in done):
                 shown.say(f"measuring for {duration(measure)}")
                 measured = _measure(root, wanted.plan, measure, timeout)

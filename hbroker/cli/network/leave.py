@@ -38,18 +38,24 @@ exit codes: 0 it has left, 1 it was refused, or there is no such node, 3 no answ
 @json_flag
 def leave(node: str, network: RunningNetwork, as_json: bool) -> int:
     """Returns when the node has left. Raises Refused, Unreachable, LocalError, ConfigError."""
-    from hbroker import sync
     from hbroker._proto import packet_pb2 as pb
     from hbroker.runtime.client.admin_request import give_order
 
     key = network.join_key()
     began = time.monotonic()
-    with sync.connect(network.root, timeout=network.timeout) as client:
+    with network.connect() as client:
         address = locate(client, node)
     order = pb.Order(kind=pb.ORDER_KIND_LEAVE, node=node)
     with progress(is_silent=as_json) as shown:
         waits = partial(shown.say, f"{node} hands back what it owns")
-        give_order(address, order, join_key=key, timeout=network.timeout, on_under_way=waits)
+        give_order(
+            address,
+            order,
+            join_key=key,
+            credentials=network.credentials(),
+            timeout=network.timeout,
+            on_under_way=waits,
+        )
     seconds = time.monotonic() - began
     if as_json:
         print_json({"node": node, "left": True, "seconds": round(seconds, 3)})

@@ -49,14 +49,13 @@ def move(subtree: str, node: str, network: RunningNetwork, as_json: bool) -> int
 
     Raises Refused, Unreachable, LocalError and ConfigError if nothing was begun.
     """
-    from hbroker import sync
-
     key = network.join_key()
     _require_subtree(subtree)
     began = time.monotonic()
-    with sync.connect(network.root, timeout=network.timeout) as client:
+    with network.connect() as client:
         with progress(is_silent=as_json) as shown:
-            before, error = Orders(client, key, network.timeout, shown.say).give_subtree(subtree, node)
+            orders = Orders(client, key, network.credentials(), network.timeout, shown.say)
+            before, error = orders.give_subtree(subtree, node)
         now = before if error is None else _owner_now(client, subtree)
     owner = node if error is None else None if now is None else now.owner
     seconds = time.monotonic() - began

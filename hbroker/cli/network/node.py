@@ -12,6 +12,7 @@ from hbroker.cli.commands import command
 from hbroker.cli.flags import (
     FILE,
     PATH,
+    authority_flag,
     completed,
     key_flag,
     key_flags,
@@ -79,6 +80,13 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     metavar="FILE",
     help="keep its state on disk, for the next start: in this file, in files beside it, and in FILE.store",
 )
+@authority_flag
+@click.option(
+    "--identity",
+    type=FILE,
+    metavar="DIR",
+    help="the folder with its certificate NAME.crt and its key NAME.key, if security is on",
+)
 @state_dir_flag
 @telemetry_flag
 @log_flags
@@ -88,6 +96,8 @@ def node(
     root: str | None,
     also: tuple[str, ...],
     memory: Path | None,
+    authority: str | None,
+    identity: str | None,
     state_dir: Path,
     telemetry: str | None,
     log_format: Style,
@@ -95,15 +105,21 @@ def node(
     **keys: str | None,
 ) -> int:
     """Returns when the node has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
+    from hbroker.config import SecuritySettings
     from hbroker.errors import ConfigError
     from hbroker.topology.flags import COMMAND_LINE
 
     if config:
         refuse_beside_config(("also", *keys))
 
+    security = SecuritySettings(authority or "", identity or "")
+
     def read() -> NodeSettings:
-        found = _from_file(config, name, root) if config else _from_flags(name, root, also, keys)
-        return completed(found, state_dir, telemetry)
+        if config:
+            found, is_secure = _from_file(config, name, root)
+        else:
+            found, is_secure = _from_flags(name, root, also, keys), False
+        return completed(found, state_dir, telemetry, security, is_secure=is_secure)
 
     settings = read()
     if memory is None and settings.has_store:
@@ -128,7 +144,8 @@ def node(
     return run_node(settings, on_ready=ready, state_path=memory, reload=read)
 
 
-def _from_file(config: str, name: str, root: str | None) -> NodeSettings:
+def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, bool]:
+    """The settings, and whether the network has security."""
     from dataclasses import replace
 
     from hbroker import topology
@@ -142,11 +159,11 @@ def _from_file(config: str, name: str, root: str | None) -> NodeSettings:
         remedy = f"name one of {names}"
         raise ConfigError(f"no node is called {name!r}", file=config, remedy=remedy)
     if root and not node.is_root:
-        return replace(node, root=root_from_flag(root))
+        return replace(node, root=root_from_flag(root)), network.is_secure
     if node.root and node.root[1] == 0:
         remedy = "give the root a port, or add --root <address>:<port>"
         raise ConfigError("the root may listen on any port", file=config, remedy=remedy)
-    return node
+    return node, network.is_secure
 
 
 def _from_flags(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +90,7 @@ def up(
     lock = directory.acquire()
     try:
         wanted = _with_key(_with_telemetry(wanted, directory, is_wanted=not no_telemetry), directory)
-        network = ports.assign(wanted, any_port=any_port)
+        network = ports.assign(_with_security(wanted, directory), any_port=any_port)
         if network.telemetry.is_on:
             # Once, before the forks: they share its memory.
             from hbroker.runtime.telemetry import preload
@@ -100,7 +102,8 @@ def up(
         with StartBar(len(network.nodes) + len(network.gateways), is_silent=as_json) as bar:
             tell = tell_json if as_json else Console(network, directory.path, bar).tell
             in_place = [node.name for node in network.nodes if _has_store(node)]
-            Launcher(network, file, directory, body, unbreakable(tell), gateway, in_place).run()
+            renew = partial(_renew_certificates, network, directory)
+            Launcher(network, file, directory, body, unbreakable(tell), gateway, in_place, renew).run()
     finally:
         os.close(lock)
     return DONE
@@ -129,6 +132,25 @@ def _with_key(network: Topology, directory: RunDirectory) -> Topology:
     from hbroker.runtime.launcher.network_key import own_key
 
     return network if network.root.join_key else network.with_join_key(own_key(directory))
+
+
+def _with_security(network: Topology, directory: RunDirectory) -> Topology:
+    """The topology with its authority and the identities of its nodes, if it has security. Raises
+    ConfigError, OSError."""
+    if not network.is_secure:
+        return network
+    from hbroker.runtime.launcher.identities import provide
+
+    return network.with_security(provide(network, directory, time.time()))
+
+
+def _renew_certificates(network: Topology, directory: RunDirectory) -> None:
+    from hbroker.errors import ConfigError
+
+    try:
+        _with_security(network, directory)
+    except (ConfigError, OSError) as wrong:
+        print(f"hbroker: no certificate was renewed: {wrong}", file=sys.stderr)
 
 
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
@@ -184,7 +206,9 @@ def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
 
 
 def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Body:
-    """The main function of a node's process. All that it needs is imported before the launcher forks it."""
+    """The main function of a node's process. All that it needs is imported before the launcher forks it. It
+    returns USAGE if a file was made unusable after the start of the network."""
+    from hbroker.errors import ConfigError
     from hbroker.runtime import logs
     from hbroker.runtime.launcher.spawn import report_left, report_storage
     from hbroker.runtime.node.process import run_node
@@ -192,8 +216,12 @@ def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Bo
     def body(settings: NodeSettings, ready: Ready) -> int:
         logs.configure(node=settings.name, style=log_format, level=log_level)
         memory = directory.state_file_of(settings.name)
-        return run_node(
-            settings, on_ready=ready, on_left=report_left, state_path=memory, on_disk_fault=report_storage
-        )
+        try:
+            return run_node(
+                settings, on_ready=ready, on_left=report_left, state_path=memory, on_disk_fault=report_storage
+            )
+        except ConfigError as wrong:
+            logs.EventLog("node").error("cannot_start", errors=str(wrong))
+            return USAGE
 
     return body

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
-from hbroker._native import Endpoint
+from hbroker._native import Credentials, Endpoint
 from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import Refused, Unreachable
 from hbroker.protocol.admin.client import AdminClient
@@ -26,16 +27,17 @@ def give_order(
     order: pb.Order,
     *,
     join_key: bytes = b"",
+    credentials: Credentials | None = None,
     timeout: float,
     on_under_way: Callable[[], None] = lambda: None,
 ) -> None:
-    """Returns once the node has carried the order out. `on_under_way` is called when the node answers that
-    the order is under way.
+    """Returns once the node has carried the order out. `credentials`: with which the datagrams are sealed;
+    None: they are not. `on_under_way` is called when the node answers that the order is under way.
 
     Raises Refused with the node's explanation, and Unreachable if the order is not done after `timeout`
     seconds.
     """
-    endpoint = new_endpoint(listen_for(address), Identity.of())
+    endpoint = new_endpoint(listen_for(address), replace(Identity.of(), credentials=credentials))
     try:
         ordering = AdminClient(endpoint, Random(random_id()), address, order, join_key)
         ordering.start(clock())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -38,6 +39,7 @@ from hbroker.runtime.client.dispatcher import (
 from hbroker.runtime.client.identity import Identity, Profile, Will
 from hbroker.runtime.client.publication import Batch, Messages, Receipt, parts
 from hbroker.runtime.client.subscription import PendingRequest, Subscription
+from hbroker.runtime.credentials import PathLike, credentials_at
 from hbroker.runtime.driver import Driver
 
 if TYPE_CHECKING:
@@ -58,26 +60,35 @@ def connect(
     *,
     listen: AddressLike = None,
     timeout: float = TIMEOUT,
+    authority: PathLike | None = None,
     **profile: Unpack[Profile],
 ) -> Connecting:
     """Connects to the network at its root: `await` it, or use it with `async with`.
 
     `root`: as in `AddressLike`. `listen`: the address of the client's socket; None: any free port. `timeout`:
-    the default of every request of the client, in seconds. `profile`: as in `Profile`. Raises Unreachable if
-    no root answers, Refused if no node accepts the will, OSError if the root has no address or the socket
-    cannot be bound, and ValueError for an invalid argument.
+    the default of every request of the client, in seconds. `authority`: the file with the certificate of the
+    network's authority, if its security is on; None: as `HBROKER_AUTHORITY` says, or that of the network with
+    this root on this host. `profile`: as in `Profile`. Raises Unreachable if no root answers, Refused if no
+    node accepts the will, OSError if the root has no address, the socket cannot be bound or the file cannot
+    be read, ConfigError if the file is not usable, and ValueError for an invalid argument.
     """
     identity = Identity.of(**profile)
-    return Connecting(parse_place(root), identity, listen, timeout)
+    return Connecting(parse_place(root), identity, listen, timeout, authority)
 
 
 class Connecting:
     """The result of `connect`; awaiting or entering it makes a `Client`."""
 
     def __init__(
-        self, root: tuple[str, int], identity: Identity, listen: AddressLike, timeout: float
+        self,
+        root: tuple[str, int],
+        identity: Identity,
+        listen: AddressLike,
+        timeout: float,
+        authority: PathLike | None,
     ) -> None:
         self._root = root
+        self._authority = authority
         self._identity = identity
         self._listen = listen
         self._timeout = timeout
@@ -98,7 +109,9 @@ class Connecting:
 
     async def _connect(self) -> Client:
         root, listen = await asyncio.to_thread(resolve_both, self._root, self._listen)
-        client = Client(root, self._identity, new_endpoint(listen, self._identity), self._timeout)
+        credentials = await asyncio.to_thread(credentials_at, root, self._authority)
+        identity = replace(self._identity, credentials=credentials)
+        client = Client(root, identity, new_endpoint(listen, identity), self._timeout)
         try:
             await client._start()
         except BaseException:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, cast
 
@@ -32,6 +33,7 @@ from hbroker.runtime.client.async_client import TIMEOUT, Client
 from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT, LEAVE_TIMEOUT, config_of
 from hbroker.runtime.client.identity import Identity, PoolClientProfile, random_id
 from hbroker.runtime.client.pool_driver import PoolDriver, PoolEndpoint
+from hbroker.runtime.credentials import PathLike, credentials_at
 
 __all__ = ["ClientPool", "PoolClient", "PoolClientProfile", "client_pool"]
 
@@ -39,21 +41,28 @@ _IDLE_POLL_S: Final = (0.005, 0.05)
 
 
 def client_pool(
-    root: AddressLike = None, *, listen: AddressLike = None, timeout: float = TIMEOUT
+    root: AddressLike = None,
+    *,
+    listen: AddressLike = None,
+    timeout: float = TIMEOUT,
+    authority: PathLike | None = None,
 ) -> ClientPool:
     """A client pool for the network with this root, to be used with `async with`.
 
     The arguments are as in `hbroker.connect`. Entering the pool raises Unreachable if no root answers,
     OSError if the root has no address or the socket cannot be bound, and ValueError for an invalid address.
     """
-    return ClientPool(parse_place(root), listen, timeout)
+    return ClientPool(parse_place(root), listen, timeout, authority)
 
 
 class ClientPool:
     """Many clients behind one socket. Made by `client_pool`."""
 
-    def __init__(self, root: tuple[str, int], listen: AddressLike, timeout: float) -> None:
+    def __init__(
+        self, root: tuple[str, int], listen: AddressLike, timeout: float, authority: PathLike | None
+    ) -> None:
         self._place = root
+        self._authority = authority
         self._listen = listen
         self._timeout = timeout
         self._root: Address = root
@@ -64,7 +73,8 @@ class ClientPool:
 
     async def __aenter__(self) -> Self:
         self._root, listen = await asyncio.to_thread(resolve_both, self._place, self._listen)
-        pool = _native.ClientPool(config_of(Identity.of()), listen)
+        credentials = await asyncio.to_thread(credentials_at, self._root, self._authority)
+        pool = _native.ClientPool(config_of(replace(Identity.of(), credentials=credentials)), listen)
         self._open_driver = PoolDriver(pool, asyncio.get_running_loop())
         try:
             first = self._open(Identity.of())

@@ -101,6 +101,7 @@ def config_of(identity: Identity) -> Config:
         reassembly_bytes=2 * identity.max_message_bytes,
         receive_messages=identity.receive_messages,
         receive_bytes=identity.receive_bytes,
+        credentials=identity.credentials,
     )
 
 

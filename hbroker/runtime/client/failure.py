@@ -31,7 +31,10 @@ def of_root(result: ResolveFailed, timeout: float) -> HBrokerError:
     tried = ", ".join(result.tried)
     if result.answered:
         return Refused(f"the root at {tried} refused: {reason_name(result.reason)}", result.reason)
-    check = "Is a node running there, and does UDP get through in both directions?"
+    check = (
+        "Is a node running there, and does UDP get through in both directions? "
+        "If the network's security is on: does HBROKER_AUTHORITY name the certificate of its authority?"
+    )
     return Unreachable(f"no root answers at {tried} within {timeout:g} s. {check}", result.reason)
 
 

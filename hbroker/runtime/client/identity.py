@@ -11,9 +11,9 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
-from hbroker._native import topic_is_valid
+from hbroker._native import Credentials, topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.properties import mqtt_properties_of
@@ -107,8 +107,8 @@ class Profile(PoolClientProfile, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One client. `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages
-    only."""
+    """One client. `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages only.
+    `credentials`: with which its datagrams are sealed; None: they are not."""
 
     session_options: SessionOptions
     will: Will | None = None
@@ -116,6 +116,7 @@ class Identity:
     max_message_bytes: int = 268_435_456
     receive_messages: int = 4_096
     receive_bytes: int = 8_388_608
+    credentials: Credentials | None = None
 
     @classmethod
     def of(
@@ -140,7 +141,7 @@ class Identity:
         session_options = replace(
             session_options, session=session_id(name, key) if session_options.is_named else random_id()
         )
-        return cls(session_options, will, acknowledge == "handled", **bounds)
+        return cls(session_options, will, acknowledge == "handled", **cast(Any, bounds))
 
 
 def random_id() -> int:

@@ -36,6 +36,7 @@ from hbroker.gateway.events import WARNINGS
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
+from hbroker.runtime.credentials import credentials_of
 from hbroker.runtime.gateway.native_gateway import NativeGateway, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.launcher.ports import require_listeners
@@ -322,6 +323,7 @@ def _core_config(settings: GatewaySettings) -> Config:
         receive_bytes=_RECEIVE_BYTES,
         for_many=True,
         telemetry=settings.telemetry.is_on,
+        credentials=credentials_of(settings.security),
     )
 
 

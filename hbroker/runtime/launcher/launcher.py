@@ -126,7 +126,8 @@ LauncherEvent: TypeAlias = (
 
 class Launcher:
     """Runs one network. `on_event` is called with each `LauncherEvent`. `gateway`: runs a gateway; it may be
-    None if the topology has none. `in_place`: as for the `Supervisor`."""
+    None if the topology has none. `in_place`: as for the `Supervisor`. `before_reload` is called before
+    SIGHUP is forwarded."""
 
     def __init__(
         self,
@@ -137,7 +138,9 @@ class Launcher:
         on_event: Callable[[LauncherEvent], None],
         gateway: GatewayBody | None = None,
         in_place: Collection[str] = (),
+        before_reload: Callable[[], None] = lambda: None,
     ) -> None:
+        self._before_reload = before_reload
         self._topology = topology
         self._file = os.path.abspath(file)
         self._directory = directory
@@ -264,6 +267,7 @@ class Launcher:
             if number == signal.SIGCHLD:
                 self._reap()
             elif number == signal.SIGHUP:
+                self._before_reload()
                 for node in self._nodes.values():
                     if node.child is not None:
                         node.child.send(signal.SIGHUP)
@@ -359,6 +363,7 @@ class Launcher:
             nodes,
             gateways,
             os.path.abspath(telemetry.directory) if telemetry.is_on else None,
+            self._topology.root.security.authority or None,
         )
         if run == self._written or time.monotonic() < self._write_at:
             return

@@ -11,9 +11,9 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from hbroker.addresses import Address, parse_address
+from hbroker.addresses import Address
 from hbroker.errors import ConfigErrors
-from hbroker.runtime.launcher.run_directory import RunDirectory, running
+from hbroker.runtime.launcher.run_directory import RunDirectory, running_at
 from hbroker.storage.disk import make_folder, replace_file
 from hbroker.topology import load
 from hbroker.topology.flags import join_key_from_file
@@ -21,7 +21,6 @@ from hbroker.topology.flags import join_key_from_file
 __all__ = ["key_at", "own_key"]
 
 _RANDOM_BYTES: Final = 32
-_LOOPBACK: Final = ("127.", "::1")
 
 
 def own_key(directory: RunDirectory) -> bytes:
@@ -42,18 +41,9 @@ def key_at(base: Path, root: Address) -> bytes:
 
     `base`: the folder with the folders of all networks.
     """
-    for directory in running(base):
-        run = directory.read()
-        if run is None or not any(_is_at(node.address, root) for node in run.nodes if not node.subtree):
-            continue
+    for directory, run in running_at(base, root):
         try:
             return load(run.topology).root.join_key or join_key_from_file(directory.join_key_file)
         except ConfigErrors:
             return b""
     return b""
-
-
-def _is_at(stored: str, root: Address) -> bool:
-    """Whether `root` is the address that the root advertises, or a loopback address with the same port."""
-    host, port = parse_address(stored)
-    return port == root[1] and (host == root[0] or root[0].startswith(_LOOPBACK))

@@ -5,6 +5,9 @@
                   needs no free space on a full disk
     state.json    the launcher and its processes; replaced by rename, so a reader sees the old or the new one
     join.key      the join key of a network whose topology has none (`hbroker.runtime.launcher.network_key`)
+    authority/    the authority of a network with security: authority.crt, authority.key
+    identities/   what its nodes prove themselves with: <node>.crt, <node>.key
+                  (`hbroker.runtime.launcher.identities`)
     <node>.log    the log of the process; renamed to <node>.log.1 at the next start if it is large
     telemetry/    the telemetry of the processes (docs/telemetry.md)
     <node>.cuts   the delegations of the node, with its other state files beside it
@@ -24,11 +27,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from hbroker.addresses import Address, parse_address
 from hbroker.errors import LocalError
 from hbroker.storage.disk import FILE_MODE, make_folder, replace_file
 
 LOG_BYTES: Final = 8 * 1024 * 1024
 """A log larger than this is renamed when its process starts."""
+_LOOPBACK: Final = ("127.", "::1")
 _LOCK_BYTES: Final = 4096
 """The size of the lock's file, in bytes: one block, written at the first start."""
 
@@ -67,7 +72,8 @@ class GatewayRun:
 @dataclass(frozen=True, slots=True)
 class NetworkRun:
     """A launcher, its nodes and its gateways. `topology`: the absolute path of the file. `telemetry`: the
-    absolute path of the folder of telemetry; None: the processes write none."""
+    absolute path of the folder of telemetry; None: the processes write none. `authority`: the absolute path
+    of the certificate of the network's authority; None: security is off."""
 
     name: str
     topology: str
@@ -76,6 +82,13 @@ class NetworkRun:
     nodes: tuple[NodeRun, ...]
     gateways: tuple[GatewayRun, ...] = ()
     telemetry: str | None = None
+    authority: str | None = None
+
+    def has_root_at(self, address: Address) -> bool:
+        """Whether its root advertises this address, or this is a loopback address with the root's port."""
+        host, port = address
+        roots = [parse_address(node.address) for node in self.nodes if not node.subtree]
+        return any(port == own[1] and (host == own[0] or host.startswith(_LOOPBACK)) for own in roots)
 
     @property
     def is_up(self) -> bool:
@@ -115,6 +128,16 @@ class RunDirectory:
     def join_key_file(self) -> Path:
         """Contains the join key of a network whose topology has none."""
         return self.path / "join.key"
+
+    @property
+    def authority(self) -> Path:
+        """The folder of the authority of a network with security."""
+        return self.path / "authority"
+
+    @property
+    def identities(self) -> Path:
+        """The folder of the identities of its nodes."""
+        return self.path / "identities"
 
     def log_file(self, node: str) -> Path:
         """Contains stdout and stderr of the process."""
@@ -233,3 +256,9 @@ def running(base: Path) -> list[RunDirectory]:
     except OSError:
         return []
     return [directory for name in names if (directory := RunDirectory(base, name)).launcher()]
+
+
+def running_at(base: Path, root: Address) -> list[tuple[RunDirectory, NetworkRun]]:
+    """The networks below a base folder that run now with their root at this address: mostly one or none."""
+    states = ((directory, directory.read()) for directory in running(base))
+    return [(directory, run) for directory, run in states if run is not None and run.has_root_at(root)]

@@ -41,6 +41,7 @@ from hbroker.protocol.events import (
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import reason_name
 from hbroker.runtime.control_loop import clock
+from hbroker.runtime.credentials import credentials_of, name_in
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.node.state_files import NodeStateFiles
@@ -108,6 +109,7 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
         queue_messages=settings.limits.queue_messages,
         queue_bytes=settings.limits.queue_bytes,
         telemetry=settings.telemetry.is_on,
+        credentials=credentials_of(settings.security, settings.name),
     )
 
 
@@ -151,6 +153,7 @@ class _Process:
             restored=restored,
             storage=files,
             process_usage=process_usage,
+            certified_name=self._certified_name if settings.security.is_on else None,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
@@ -224,9 +227,12 @@ class _Process:
 
     def _reload_settings(self) -> None:
         """Handles SIGHUP. No setting changes while the node runs, because other nodes were sent the settings,
-        too."""
+        too. But certificates are read again: new peers get the new ones, and connected peers stay."""
         try:
             settings = self._configured if self._reload is None else self._reload()
+            credentials = credentials_of(self._configured.security, settings.name)
+            if credentials is not None:
+                self._endpoint.set_credentials(credentials)
         except (ConfigError, ConfigErrors, OSError) as wrong:
             self._log.error("not_reloaded", errors=str(wrong))
             return
@@ -236,6 +242,10 @@ class _Process:
             self._log.warning("not_reloaded", changed=",".join(changed), remedy="restart the node")
         else:
             self._log.info("reloaded", changed="nothing")
+
+    def _certified_name(self, peer: Address) -> str | None:
+        certificate = self._endpoint.certificate(peer)
+        return None if certificate is None else name_in(certificate)
 
     def _open_store(self, folder: Path) -> bool:
         """Opens the store, if there is to be one. Otherwise a store of an earlier run is set aside: its

@@ -1,0 +1,98 @@
+"""What the native core seals datagrams with, from files (ADR 35)."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from hbroker._native import Credentials, NativeError
+from hbroker.addresses import Address
+from hbroker.config import SecuritySettings
+from hbroker.errors import ConfigError
+from hbroker.runtime.launcher.run_directory import running_at
+
+__all__ = ["PathLike", "authority_at", "credentials_at", "credentials_of", "name_in"]
+
+PathLike = str | os.PathLike[str]
+
+_STATE_DIR: Final = Path(".hbroker")
+"""Where `hbroker up` keeps the folders of its networks, if nobody says otherwise."""
+_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+"""RFC 7468 §5. There may be text before and between them."""
+
+
+def credentials_of(security: SecuritySettings, name: str = "") -> Credentials | None:
+    """The credentials of a process; None: security is off. `name`: the node's; empty: it is no node.
+
+    Raises ConfigError if a file is malformed, and OSError if it cannot be read.
+    """
+    if not security.is_on:
+        return None
+    authorities = _certificates(Path(security.authority))
+    try:
+        if not name:
+            return Credentials(authorities)
+        from hbroker.identity.node_identity import Identity
+
+        identity = Identity.load(Path(security.identity), name)
+        return Credentials(authorities, identity.chain, identity.key)
+    except NativeError as error:
+        raise _unusable(security.authority, str(error)) from None
+
+
+def credentials_at(root: Address, authority: PathLike | None = None) -> Credentials | None:
+    """The credentials of a client of the network with this root; None: its security is off, as far as is
+    known.
+
+    `authority`: the file with the certificate of the network's authority, in PEM; None: the file that the
+    environment's `HBROKER_AUTHORITY` names, or else that of the network which runs on this host with its root
+    at this address. Raises ConfigError and OSError as `credentials_of`.
+    """
+    file = os.fspath(authority or os.environ.get("HBROKER_AUTHORITY") or authority_at(_STATE_DIR, root))
+    return credentials_of(SecuritySettings(authority=file))
+
+
+def authority_at(base: Path, root: Address) -> str:
+    """The path of the certificate of the authority of the network that `hbroker up` runs on this host with
+    its root at this address. Empty: no such network runs, or its security is off.
+
+    `base`: the folder with the folders of all networks.
+    """
+    return next((run.authority for _, run in running_at(base, root) if run.authority), "")
+
+
+@lru_cache(maxsize=1_024)
+def name_in(certificate: bytes) -> str | None:
+    """The name of the node in its certificate, as DER; None: it is not the certificate of a node.
+
+    Children renew their leases every few seconds, and each time their parent looks at their certificates.
+    """
+    from hbroker.identity.certificate import InvalidCertificate, NodeCertificate
+
+    try:
+        return NodeCertificate.read(certificate).name
+    except InvalidCertificate:
+        return None
+
+
+def _certificates(path: Path) -> list[bytes]:
+    """The certificates in a file, as DER."""
+    # Not with `cryptography`: a client would be longer loading that than doing all else that it does.
+    import ssl
+
+    try:
+        texts = _CERTIFICATE.findall(path.read_text())
+        certificates = [ssl.PEM_cert_to_DER_cert(f"{text}\n") for text in texts]
+    except ValueError as error:
+        raise _unusable(str(path), str(error)) from None
+    if not certificates:
+        raise _unusable(str(path), "it has no certificate")
+    return certificates
+
+
+def _unusable(file: str, why: str) -> ConfigError:
+    remedy = "take the authority.crt that the network has"
+    return ConfigError(f"not a certificate of an authority: {why}", file=file, remedy=remedy)

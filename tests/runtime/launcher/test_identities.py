@@ -1,0 +1,93 @@
+"""The authority and the identities that `hbroker up` provides for a network with security."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hbroker.config import SecuritySettings
+from hbroker.errors import ConfigError
+from hbroker.identity.authority import NODE_VALIDITY_S, Authority
+from hbroker.identity.node_identity import Identity
+from hbroker.runtime.launcher.identities import provide
+from hbroker.runtime.launcher.run_directory import RunDirectory
+from hbroker.topology import Topology
+from hbroker.topology.parse import parse
+
+NOW = 1_800_000_000.0
+FILE = """
+security: on
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+  - {name: kitchen, subtree: home/kitchen, also: [home/cellar], listen: "127.0.0.1:7701"}
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path, "house")
+
+
+def network(text: str = FILE) -> Topology:
+    return parse(text, file="house.yaml")
+
+
+def identity(directory: RunDirectory, name: str = "kitchen") -> Identity:
+    return Identity.load(directory.identities, name)
+
+
+def test_each_node_has_a_certificate_for_its_subtrees(directory: RunDirectory) -> None:
+    settings = provide(network(), directory, NOW)
+    authority = Authority.load(directory.authority)
+    assert settings == SecuritySettings(
+        authority=str(directory.authority / "authority.crt"), identity=str(directory.identities)
+    )
+    assert authority.network == "house"
+    for name, subtrees in (("root", ("",)), ("kitchen", ("home/kitchen", "home/cellar"))):
+        found = authority.verify(identity(directory, name).chain[0], NOW)
+        assert (found.name, found.subtrees) == (name, subtrees)
+
+
+def test_what_is_there_stays(directory: RunDirectory) -> None:
+    provide(network(), directory, NOW)
+    authority, before = Authority.load(directory.authority), identity(directory)
+    provide(network(), directory, NOW + NODE_VALIDITY_S / 2)
+    assert Authority.load(directory.authority).certificate == authority.certificate
+    assert identity(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "later"),
+    [
+        (FILE, NODE_VALIDITY_S * 0.7),
+        (FILE, NODE_VALIDITY_S * 2),
+        (FILE.replace("home/cellar", "home/attic"), 0),
+    ],
+    ids=["little time left", "expired", "another subtree"],
+)
+def test_a_certificate_is_renewed_for_the_same_key(directory: RunDirectory, text: str, later: float) -> None:
+    provide(network(), directory, NOW)
+    before = identity(directory)
+    provide(network(text), directory, NOW + later)
+    after = identity(directory)
+    assert (after.key, after.chain != before.chain) == (before.key, True)
+    assert set(network(text).nodes[1].subtrees) <= set(after.certificate.subtrees)
+
+
+def test_identities_of_another_authority_are_issued_again(directory: RunDirectory) -> None:
+    provide(network(), directory, NOW)
+    for file in directory.authority.iterdir():
+        file.unlink()
+    provide(network(), directory, NOW)
+    authority = Authority.load(directory.authority)
+    assert authority.verify(identity(directory).chain[0], NOW).name == "kitchen"
+
+
+def test_a_damaged_key_is_reported_and_kept(directory: RunDirectory) -> None:
+    provide(network(), directory, NOW)
+    key = directory.authority / "authority.key"
+    key.write_text("no key")
+    with pytest.raises(ConfigError, match=r"authority\.key"):
+        provide(network(), directory, NOW)
+    assert key.read_text() == "no key"
