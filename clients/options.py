@@ -181,9 +181,7 @@ UNSUPPORTED: Final = {
     "--username": _USERS,
     "-P": _USERS,
     "--pw": _USERS,
-    **dict.fromkeys(
-        ("--capath", "--cert", "--key", "--keyform", "--ciphers", "--insecure"), _TLS
-    ),
+    **dict.fromkeys(("--capath", "--cert", "--key", "--keyform", "--ciphers", "--insecure"), _TLS),
     **dict.fromkeys(("--tls-version", "--tls-alpn", "--tls-engine", "--tls-engine-kpass-sha1"), _TLS),
     **dict.fromkeys(("--tls-use-os-certs", "--psk", "--psk-identity"), _TLS),
     "--proxy": "datagrams pass no SOCKS proxy",
