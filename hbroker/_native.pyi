@@ -32,15 +32,14 @@ class Credentials:
 
     - `authorities`: the certificates of the network's authorities, as DER. There are several while one is
       replaced.
-    - `chain`, `key`: the end's own certificate, followed by those that lead to an authority, and its private
-      key (PKCS #8), all as DER. A node has them. Without them the end proves nothing, and answers no
-      handshakes.
+    - `identity`: a chain of certificates, the end's own first, and its private key (PKCS #8), all as DER. A
+      node has one. Without it the end proves nothing, and answers no handshakes.
 
     Raises NativeError: a certificate or the key is not valid.
     """
 
     def __new__(
-        cls, authorities: Sequence[bytes], chain: Sequence[bytes] = (), key: bytes = b""
+        cls, authorities: Sequence[bytes], identity: tuple[Sequence[bytes], bytes] | None = None
     ) -> Credentials: ...
 
 @final

@@ -38,7 +38,7 @@ def credentials_of(security: SecuritySettings, name: str = "") -> Credentials | 
         from hbroker.identity.node_identity import Identity
 
         identity = Identity.load(Path(security.identity), name)
-        return Credentials(authorities, identity.chain, identity.key)
+        return Credentials(authorities, (identity.chain, identity.key))
     except NativeError as error:
         raise _unusable(security.authority, str(error)) from None
 

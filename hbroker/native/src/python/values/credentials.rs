@@ -12,11 +12,11 @@ pub struct Credentials(pub credentials::Credentials);
 #[pymethods]
 impl Credentials {
     #[new]
-    #[pyo3(signature = (authorities, chain = Vec::new(), key = Vec::new()))]
-    fn new(authorities: Vec<Vec<u8>>, chain: Vec<Vec<u8>>, key: Vec<u8>) -> PyResult<Self> {
+    #[pyo3(signature = (authorities, identity = None))]
+    fn new(authorities: Vec<Vec<u8>>, identity: Option<(Vec<Vec<u8>>, Vec<u8>)>) -> PyResult<Self> {
         let certificates = |all: Vec<Vec<u8>>| all.into_iter().map(CertificateDer::from).collect::<Vec<_>>();
-        let identity = (!chain.is_empty())
-            .then(|| (certificates(chain), PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key))));
+        let identity = identity
+            .map(|(chain, key)| (certificates(chain), PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key))));
         credentials::Credentials::new(certificates(authorities), identity)
             .map(Self)
             .map_err(|error| NativeError::new_err(error.to_string()))
