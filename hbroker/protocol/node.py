@@ -97,7 +97,6 @@ class Node:
         """When every lease that an earlier run may have granted has ended."""
         self._now = 0
         self.jurisdiction = Jurisdiction(core, storage.save_delegation, unix_offset_us)
-        has_lost = restored.has_lost_subscriptions
         context = self._context = NodeContext(
             settings,
             core,
@@ -113,11 +112,9 @@ class Node:
             has_restored_queues=settings.has_store and restored.had_store and not restored.has_lost_sessions,
             certified_name=certified_name,
         )
-        self._status_topics = (
-            StatusTopic(settings.name, "status", core, self.status, 0),
-            StatusTopic(settings.name, "sessions", core, self._session_status, 1),
-        )
+        self._status_topics = self._made_status_topics()
         self._connected_subscriptions, self._saved_subscriptions = _split_saved(restored, settings.has_store)
+        has_lost = restored.has_lost_subscriptions
         self._recovery = Recovery(context, self._connected_subscriptions, has_lost_subscriptions=has_lost)
         self.owner_subscriptions = OwnerSubscriptions(context, self._subscription_changed)
         self.sessions = self.owner_subscriptions.sessions
@@ -425,6 +422,13 @@ class Node:
     def _clock(self) -> int:
         """The time of the event that is being handled."""
         return self._now
+
+    def _made_status_topics(self) -> tuple[StatusTopic, StatusTopic]:
+        name = self._settings.name
+        return (
+            StatusTopic(name, "status", self._core, self.status, 0),
+            StatusTopic(name, "sessions", self._core, self._session_status, 1),
+        )
 
     def _session_status(self, now: int) -> dict[str, object]:
         return {

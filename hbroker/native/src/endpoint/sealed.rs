@@ -57,7 +57,7 @@ impl<M: Machine> Sealed<M> {
             return self.machine.poll_transmit(now, sink);
         };
         send_own(associations, sink); // The peer needs the end of a handshake before it can open what follows.
-        self.machine.poll_transmit(now, &mut SealingSink { sink, associations, now });
+        self.machine.poll_transmit(now, &mut AssociationSink { sink, associations, now });
         send_own(associations, sink);
     }
 
@@ -94,13 +94,13 @@ fn send_own(associations: &mut Associations, sink: &mut impl DatagramSink) {
 }
 
 /// Seals datagrams in the buffer that they leave from.
-struct SealingSink<'a, S> {
+struct AssociationSink<'a, S> {
     sink: &'a mut S,
     associations: &'a mut Associations,
     now: Micros,
 }
 
-impl<S: DatagramSink> DatagramSink for SealingSink<'_, S> {
+impl<S: DatagramSink> DatagramSink for AssociationSink<'_, S> {
     fn begin(&mut self) -> usize {
         let start = self.sink.begin() + SEALED_HEADER;
         self.sink.buffer().resize(start, 0);

@@ -17,7 +17,7 @@ fn sealed(machines: Vec<Echo>, credentials: Credentials) -> Endpoint<Echo> {
     Endpoint::new(machines, LOCAL.parse().unwrap(), Some(Arc::new(shared))).unwrap()
 }
 
-fn keeper() -> Vec<Echo> {
+fn collector() -> Vec<Echo> {
     vec![Echo { kept: Some(Vec::new()), ..Echo::default() }]
 }
 
@@ -43,7 +43,7 @@ fn kept(endpoint: &Endpoint<Echo>, count: usize) -> Vec<Vec<u8>> {
 fn what_is_sent_comes_whole_and_once_and_nobody_else_reads_it() {
     for workers in [1, 3] {
         let server = sealed(echoes(workers), node());
-        let clients: Vec<_> = (0..4).map(|_| sealed(keeper(), client())).collect();
+        let clients: Vec<_> = (0..4).map(|_| sealed(collector(), client())).collect();
         for (number, client) in clients.iter().enumerate() {
             let mut rng = SmallRng::seed_from_u64(number as u64);
             // The first waits until there are keys. Then come trains of datagrams of one size, and of many.
@@ -68,7 +68,7 @@ fn what_is_sent_comes_whole_and_once_and_nobody_else_reads_it() {
 #[test]
 fn a_stranger_in_the_clear_gets_nothing() {
     let server = sealed(echoes(1), node());
-    let (stranger, friend) = (std_client(), sealed(keeper(), client()));
+    let (stranger, friend) = (std_client(), sealed(collector(), client()));
     stranger.connect(server.address()).unwrap();
     stranger.send(&[9; 100]).unwrap();
     send(&friend, server.address(), [vec![1; 100]]);
@@ -80,7 +80,7 @@ fn a_stranger_in_the_clear_gets_nothing() {
 
 #[test]
 fn a_datagram_is_longer_by_the_seal_alone() {
-    let (one, other) = (sealed(keeper(), node()), sealed(keeper(), node()));
+    let (one, other) = (sealed(collector(), node()), sealed(collector(), node()));
     send(&one, other.address(), [vec![1; 100]]);
     kept(&other, 1);
     let before = counter(&other, "socket.bytes_in");
@@ -94,7 +94,7 @@ fn a_datagram_is_longer_by_the_seal_alone() {
 #[test]
 fn it_is_not_drained_before_there_are_keys() {
     let silent = UdpSocket::bind(LOCAL).unwrap();
-    let endpoint = sealed(keeper(), client());
+    let endpoint = sealed(collector(), client());
     send(&endpoint, silent.local_addr().unwrap(), [vec![1; 100]]);
     assert!(!endpoint.drain(Duration::from_millis(50)));
     let mut first = [0; 2_000];

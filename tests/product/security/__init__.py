@@ -1,0 +1,1 @@
+"""Who gets in: the join key, the authority, and what is read on the way."""
