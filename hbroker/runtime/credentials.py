@@ -12,7 +12,6 @@ from hbroker._native import Credentials, NativeError
 from hbroker.addresses import Address
 from hbroker.config import SecuritySettings
 from hbroker.errors import ConfigError
-from hbroker.runtime.launcher.run_directory import running_at
 
 __all__ = ["PathLike", "authority_at", "credentials_at", "credentials_of", "name_in"]
 
@@ -61,6 +60,10 @@ def authority_at(base: Path, root: Address) -> str:
 
     `base`: the folder with the folders of all networks.
     """
+    if not base.is_dir():
+        return ""
+    from hbroker.runtime.launcher.run_directory import running_at
+
     return next((run.authority for _, run in running_at(base, root) if run.authority), "")
 
 

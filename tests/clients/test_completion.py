@@ -25,7 +25,7 @@ from tests.product.network import PROJECT
         ("hpub -q ''", {"0", "1", "2"}),
         ("hpub -q 9 -V mqttv3", {"mqttv311", "mqttv31"}),
         ("hpub -f LIC", {"LIC"}),
-        ("hpub --ca", set()),
+        ("hpub --ca", {"--cafile"}),
         ("hsub -t a --to", {"--topic"}),
         ("hsub --retai", {"--retained-only", "--retain-as-published"}),
     ],

@@ -183,8 +183,9 @@ def test_flags_without_a_meaning_are_refused_with_a_reason(
     main: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert callable(main)
-    assert main(["-t", "a", "--cafile", "x"]) == 1
-    assert "Option '--cafile' is not supported: links are not encrypted." in capsys.readouterr().err
+    assert main(["-t", "a", "--capath", "x"]) == 1
+    said = "Option '--capath' is not supported: datagrams are sealed with keys of their own: see --cafile."
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("main", [hpub.main, hsub.main])

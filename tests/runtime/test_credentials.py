@@ -78,6 +78,7 @@ def test_a_client_takes_what_the_caller_names_then_the_environment_then_the_netw
     assert authority_at(Path(".hbroker"), ROOT) == str(file)
     assert authority_at(Path(".hbroker"), ("127.0.0.1", 7700)) == str(file)
     assert authority_at(Path(".hbroker"), ("192.0.2.1", 7701)) == ""
+    assert authority_at(Path("nothing"), ROOT) == ""
     assert credentials_at(ROOT)
     monkeypatch.setenv("HBROKER_AUTHORITY", str(tmp_path / "missing"))
     with pytest.raises(FileNotFoundError):

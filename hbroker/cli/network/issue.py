@@ -23,9 +23,7 @@ node's key already, the certificate is renewed for the same key.
 
 examples:
   hbroker issue kitchen home/kitchen --out kitchen
-  scp -r kitchen kitchen-host:
-  hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 \\
-    --root 192.0.2.1:7700 --authority kitchen/authority.crt --identity kitchen
+  scp -r kitchen kitchen-host:     there, `hbroker node` takes the folder: see its help
 
 exit codes: 0 issued, 1 a file cannot be written, 2 wrong flags, or no network with security here
 """
