@@ -223,7 +223,7 @@ impl Associations {
     pub fn new(shared: Arc<Shared>, worker: usize) -> Self {
         let strangers = shared.strangers;
         Self {
-            rng: SmallRng::seed_from_u64(shared.seed ^ worker as u64 + 1),
+            rng: SmallRng::seed_from_u64(shared.seed ^ (worker as u64 + 1)),
             shared,
             timers: BTreeSet::new(),
             outgoing: VecDeque::new(),
