@@ -92,7 +92,7 @@ def test_queued_messages_are_copied_while_the_source_serves_and_only_the_later_o
 
 
 def move_with_a_visit(seed: int) -> None:
-    """Messages arrive until the source stops, and the session acknowledges some of them during the copying."""
+    """Messages arrive until the source stops. Meanwhile the session acknowledges some of them."""
     offline_session = OfflineSession(seed, LOSSY if seed % 2 else Faults(delay_us=1_000))
     kitchen = offline_session.tree.nodes["home/kitchen"]
     offline_session.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
