@@ -32,6 +32,9 @@ pub const HANDSHAKE_TIMEOUT: Micros = 8_000_000;
 const MOST_BYTES: usize = 1_100;
 /// The bytes that a peer may send in a handshake: some certificates.
 const MOST_RECEIVED: u32 = 32 * 1_024;
+/// How often the first flight is sent to a peer that has not answered, for each time that there is something to seal
+/// for it.
+const FIRST_FLIGHTS: u8 = 2;
 const LABEL: &[u8] = b"EXPORTER-hbroker-association";
 
 /// One end of a handshake.
@@ -43,6 +46,8 @@ pub struct Handshake {
     /// How many bytes have come.
     received: u32,
     owes_ack: bool,
+    /// How often the first flight may be sent before the peer has answered.
+    flights_left: u8,
     /// When to send again; `Micros::MAX`: nothing is unacknowledged.
     retry_at: Micros,
     retry_after: Micros,
@@ -68,6 +73,7 @@ impl Handshake {
             base: 0,
             received: 0,
             owes_ack: false,
+            flights_left: FIRST_FLIGHTS,
             retry_at: Micros::MAX,
             retry_after: FIRST_RETRY,
             ends_at: now + HANDSHAKE_TIMEOUT,
@@ -135,7 +141,13 @@ impl Handshake {
 
     /// The next parts of the stream to send, in order; empty: nothing is due. A part without bytes acknowledges.
     pub fn poll_segments(&mut self, now: Micros) -> Vec<Segment<'_>> {
-        let is_due = now >= self.retry_at && !self.unacked.is_empty();
+        let mut is_due = now >= self.retry_at && !self.unacked.is_empty();
+        if is_due && self.received == 0 {
+            match self.flights_left.checked_sub(1) {
+                Some(left) => self.flights_left = left,
+                None => (is_due, self.retry_at) = (false, Micros::MAX),
+            }
+        }
         if !is_due && !self.owes_ack {
             return Vec::new();
         }
@@ -152,7 +164,24 @@ impl Handshake {
 
     /// Sends all that is not acknowledged again, without delay: the peer could not take it before.
     pub fn retry_now(&mut self, now: Micros) {
-        self.retry_at = now;
+        (self.retry_at, self.flights_left) = (now, FIRST_FLIGHTS);
+    }
+
+    /// Sends the first flight once more, at once, if the peer has not answered.
+    pub fn repeat(&mut self, now: Micros) {
+        if self.received == 0 {
+            (self.retry_at, self.flights_left) = (now, 1);
+        }
+    }
+
+    /// There is something more to seal for the peer. The first flight, if it was sent as often as it may, is sent
+    /// again. True: the timer has changed.
+    pub fn ask_again(&mut self, now: Micros) -> bool {
+        let has_given_up = self.received == 0 && self.retry_at == Micros::MAX && !self.unacked.is_empty();
+        if has_given_up {
+            self.retry_now(now);
+        }
+        has_given_up
     }
 
     /// When `poll_segments` has something, or the handshake has failed.

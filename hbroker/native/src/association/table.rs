@@ -45,6 +45,9 @@ const REST_AFTER: Micros = 60_000_000;
 /// One from which nothing came for this time is forgotten.
 const FORGET_AFTER: Micros = 600_000_000;
 const SWEEP: Micros = 30_000_000;
+/// A node's first datagram has at least so many bytes of TLS. A client that answers a shorter one with its own could be
+/// used to send far more to somebody else than what was sent to it.
+const LEAST_GREETING: usize = 180;
 
 /// What the workers of one address share.
 pub struct Shared {
@@ -306,6 +309,9 @@ impl Associations {
             state.hold(buffer[start..].to_vec());
         }
         buffer.truncate(start);
+        if state.handshake.as_mut().is_some_and(|handshake| handshake.ask_again(now)) {
+            self.timers.insert((now, association.local));
+        }
         false
     }
 
@@ -383,8 +389,8 @@ impl Associations {
         }
         let accepted = self.shared.credentials.read().accept();
         let Some(accepted) = accepted else {
-            if self.strangers.take(now) && self.shared.of_address(&source).is_none() {
-                self.begin(now, source);
+            if segment.bytes.len() >= LEAST_GREETING && self.strangers.take(now) {
+                self.answer_greeting(now, source);
             }
             return;
         };
@@ -407,15 +413,33 @@ impl Associations {
         self.take_segment(now, &association, source, from, segment);
     }
 
+    /// A client answers the greeting of a node with one of its own, once for each: the source may be forged.
+    fn answer_greeting(&mut self, now: Micros, source: SocketAddr) {
+        let known = self.shared.of_address(&source);
+        let Some(association) = known.or_else(|| self.prepare(now, source)) else {
+            return;
+        };
+        if let Some(handshake) = &mut association.state.lock().handshake {
+            handshake.repeat(now);
+        }
+        self.drive(now, &association);
+    }
+
     /// Begins an association with a node; `None`: there are too many.
     fn begin(&mut self, now: Micros, peer: SocketAddr) -> Option<Arc<Association>> {
+        let association = self.prepare(now, peer)?;
+        self.drive(now, &association);
+        Some(association)
+    }
+
+    /// Makes an association with a node, of which nothing is sent yet; `None`: there are too many.
+    fn prepare(&mut self, now: Micros, peer: SocketAddr) -> Option<Arc<Association>> {
         if self.shared.len() >= self.shared.most {
             return None;
         }
         let tls = self.shared.credentials.read().connect().ok()?;
         let association = self.insert(now, peer, 0, tls);
         self.shared.by_address.write().insert(peer, Arc::clone(&association));
-        self.drive(now, &association);
         Some(association)
     }
 

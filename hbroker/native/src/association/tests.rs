@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Micros;
 use crate::association::credentials::{Credentials, Identity, NODE_NAME};
-use crate::association::packet::{OVERHEAD, SEALED_HEADER};
+use crate::association::packet::{self, OVERHEAD, SEALED_HEADER, Segment};
 use crate::association::table::{Associations, Shared};
 use crate::token::TokenKeys;
 
@@ -315,6 +315,39 @@ fn an_address_that_is_not_proved_gets_no_more_than_it_sent_and_costs_nothing() {
     let answered: usize = net.flying.iter().map(|(.., bytes)| bytes.len()).sum();
     assert!(answered > 0 && answered * 5 < sent, "{answered} of {sent}");
     assert_eq!(net.end(NODE).shared.len(), 0);
+}
+
+#[test]
+fn who_does_not_answer_gets_two_flights_for_each_datagram_that_is_for_it() {
+    let mut net = Net::pair();
+    net.ends.remove(&NODE);
+    for round in 0..3 {
+        net.send(1, NODE, b"is anybody there?");
+        let mut flights = 0;
+        for _ in 0..100 {
+            flights += net.flying.drain(..).count();
+            net.advance(20 * MS);
+        }
+        assert_eq!(flights, 2, "round {round}");
+    }
+}
+
+/// The source may be forged: what the client sends goes to somebody else.
+#[test]
+fn a_client_sends_no_stranger_three_times_as_much_as_it_got() {
+    for length in [0, 1, 100, 179, 180, 1_000] {
+        let mut net = Net::pair();
+        let segment = Segment { offset: 0, acked: 0, bytes: &vec![1; length] };
+        let greeting = packet::stream(0, 77, &[], &segment);
+        (0..3).for_each(|_| net.deliver(5, 1, &greeting));
+        let mut sent = 0;
+        for _ in 0..500 {
+            sent += net.flying.drain(..).map(|(.., bytes)| bytes.len()).sum::<usize>();
+            net.advance(20 * MS);
+        }
+        assert_eq!(sent > 0, length >= 180);
+        assert!(sent < 3 * 3 * greeting.len(), "{sent} for 3 times {}", greeting.len());
+    }
 }
 
 #[test]
