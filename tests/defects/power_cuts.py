@@ -34,13 +34,12 @@ SYNC: Final = 50_000
 def while_messages_wait(seed: int) -> Plan:
     """The owner's machine loses power in the middle of a stream of messages. Its next run has its files, and
     the client comes back."""
-    cut = 2 * SECOND + Random(seed).randrange(SECOND)
-    return _plan(
-        seed,
-        cut,
-        LosePower(cut, "a"),
-        Restart(cut + SECOND // 10, "a"),
-    )
+    return _with_cut(seed, LosePower)
+
+
+def with_flipped_bit(seed: int) -> Plan:
+    """The same. Before the power comes back, a bit of the owner's store is flipped."""
+    return _with_cut(seed, FlipBit)
 
 
 def after_failed_sync(seed: int) -> Plan:
@@ -58,15 +57,9 @@ def after_failed_sync(seed: int) -> Plan:
     )
 
 
-def with_flipped_bit(seed: int) -> Plan:
-    """Before the power comes back, a bit of the owner's store is flipped."""
+def _with_cut(seed: int, fault: type[LosePower | FlipBit]) -> Plan:
     cut = 2 * SECOND + Random(seed).randrange(SECOND)
-    return _plan(
-        seed,
-        cut,
-        FlipBit(cut, "a"),
-        Restart(cut + SECOND // 10, "a"),
-    )
+    return _plan(seed, cut, fault(cut, "a"), Restart(cut + SECOND // 10, "a"))
 
 
 def _plan(seed: int, cut: int, *actions: Action) -> Plan:
