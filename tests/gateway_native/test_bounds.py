@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import sys
+import termios
+import threading
 from contextlib import ExitStack
 
 import pytest
 
+from hbroker.gateway.native_api import ConnectEvent
 from tests.gateway_native.gateway_with_node import PATIENCE_S, Accept, GatewayWithNode, gateway_up
 from tests.gateway_native.wire import CONNACK, DISCONNECT, PUBACK, Raw, connect, publish
 from tests.waiting import until
@@ -25,6 +30,12 @@ def begin_large(client: Raw, size: int) -> None:
 
 def counted(setup: GatewayWithNode, what: str) -> int:
     return setup.gateway.gateway_counters()[what]
+
+
+def unacknowledged(client: Raw) -> int:
+    """The bytes that the gateway's kernel has not received."""
+    answer = fcntl.ioctl(client.socket, termios.TIOCOUTQ, bytes(4))
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def held(setup: GatewayWithNode) -> int:
@@ -91,14 +102,19 @@ def test_a_complete_packet_takes_no_memory_for_incomplete_ones() -> None:
 
 def test_complete_packets_that_wait_for_the_rate_limit_are_not_refused() -> None:
     size, count = 1_500, 40
-    with (
-        gateway_up(
-            lambda event, session: Accept(session, event.client_id, rate=1), unfinished_bytes=65_536
-        ) as setup,
-        Raw(setup.open()) as client,
-    ):
-        client.open("c")
+    all_sent = threading.Event()
+
+    def accept_later(event: ConnectEvent, session: int) -> Accept:
+        assert all_sent.wait(PATIENCE_S)
+        return Accept(session, event.client_id, rate=1)
+
+    with gateway_up(accept_later, unfinished_bytes=65_536) as setup, Raw(setup.open()) as client:
+        client.send(connect("c"))
+        until(lambda: bool(setup.connects), "the gateway does not read while it decides", PATIENCE_S)
         client.send(*[publish("of/c", bytes(size), qos=1, packet_id=n) for n in range(1, count + 1)])
+        until(lambda: unacknowledged(client) == 0, "one read finds all packets", PATIENCE_S)
+        all_sent.set()
+        client.expect(CONNACK)
         client.expect(PUBACK)
         await_held(setup, 65_536 // 2, count * size)
         client.expect(PUBACK)
