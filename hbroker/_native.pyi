@@ -34,12 +34,16 @@ class Credentials:
       replaced.
     - `identity`: a chain of certificates, the end's own first, and its private key (PKCS #8), all as DER. A
       node has one. Without it the end proves nothing, and answers no handshakes.
+    - `key_log`: the file to which the secrets of associations are appended (`hbroker.runtime.key_log`).
 
-    Raises NativeError: a certificate or the key is not valid.
+    Raises NativeError: a certificate or the key is not valid. Raises OSError: the file cannot be opened.
     """
 
     def __new__(
-        cls, authorities: Sequence[bytes], identity: tuple[Sequence[bytes], bytes] | None = None
+        cls,
+        authorities: Sequence[bytes],
+        identity: tuple[Sequence[bytes], bytes] | None = None,
+        key_log: str | None = None,
     ) -> Credentials: ...
 
 @final
@@ -586,6 +590,8 @@ class Engine(_Core):
         """Stores what was submitted until now, and reads what was requested."""
     def awaits_store(self) -> bool:
         """Whether something was submitted or requested since."""
+    def certificate(self, peer: _Address) -> bytes | None:
+        """As `Endpoint.certificate`."""
     def owns(self, now: int, topic: str) -> bool:
         """Whether a PUBLISH to this topic would be accepted at `now` (§7.2). The call changes nothing, not
         even the time."""

@@ -2,11 +2,12 @@
 
     command         what `hbroker capture` does
     dissector       a scapy layer: one datagram and its packets
+    associations    which datagrams are of associations, and what is sealed in them
     reading         parses a datagram, and describes its packets
     frames          IP packets from a network interface or a pcap file
     packet_filter   the kernel's filter for a capture, in classic BPF
     packet_counts   counts packets by source, destination and name
 
-`command` imports `dissector`, `frames` and `packet_counts`; `dissector` imports `reading`; `frames` imports
+`command` imports `dissector`, `frames` and `packet_counts`; `dissector` imports `associations` and `reading`; `frames` imports
 `packet_filter`. `dissector` and `frames` need scapy (the extra `capture`).
 """

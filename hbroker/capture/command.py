@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.addresses import Address, format_address
 from hbroker.capture.packet_counts import PacketCounts
+from hbroker.runtime.key_log import KeyLog
 
 if TYPE_CHECKING:
     from scapy.packet import Packet
@@ -24,12 +25,13 @@ _POLL_S: Final = 0.2
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
     """What to print: the datagrams from or to these ports (empty: all), up to a number of them; only their
-    counts, at the end (`is_count`); as JSON."""
+    counts, at the end (`is_count`); as JSON. `key_log`: a log of keys, which opens what is sealed."""
 
     ports: tuple[int, ...] = ()
     limit: int | None = None
     is_count: bool = False
     as_json: bool = False
+    key_log: str | None = None
 
 
 def capture(
@@ -41,7 +43,8 @@ def capture(
     """
     from hbroker.capture import dissector, frames
 
-    dissector.bind()
+    key_log = KeyLog(options.key_log) if options.key_log else None
+    dissector.bind(key_log=key_log)
     packet_counts = PacketCounts()
     writer = frames.PcapFile(write) if write else None
     stop = _StopSignal()
@@ -55,6 +58,8 @@ def capture(
                 packet_counts.missed = opened.missed
     finally:
         stop.restore()
+        if key_log is not None:
+            key_log.close()
         if writer is not None:
             writer.close()
     if options.is_count:
@@ -106,7 +111,10 @@ def _take(
         if options.ports and source[1] not in options.ports and destination[1] not in options.ports:
             continue
         datagram = packet[HBroker]
-        packet_counts.add(source, destination, (one.kind for one in datagram.packets))
+        kinds = [one.kind for one in datagram.packets]
+        if datagram.association and not datagram.incarnation:
+            kinds = [str(datagram.association).partition(" ")[0].upper()]
+        packet_counts.add(source, destination, kinds)
         if writer is not None:
             below = packet[UDP].underlayer
             below.time = packet.time
@@ -139,6 +147,7 @@ def _print(packet: Packet, datagram: Packet, source: Address, destination: Addre
         "time": float(packet.time),
         "source": format_address(source),
         "destination": format_address(destination),
+        "association": datagram.association,
         "session": datagram.session,
         "incarnation": datagram.incarnation,
         "number": datagram.number,

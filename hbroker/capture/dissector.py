@@ -3,6 +3,7 @@
     from hbroker.capture.dissector import bind
     bind()                                     # any UDP datagram of the protocol, whatever its ports
     bind(7700, 7701)                           # or: datagrams from or to these ports
+    bind(key_log=KeyLog("keys.log"))           # opens what is sealed (docs/security.md)
 
 The fields of both are read from a protobuf message when bytes are dissected, because protobuf has no fixed
 offsets. Building gives the dissected bytes back.
@@ -18,23 +19,44 @@ from scapy.layers.inet import UDP
 from scapy.packet import Packet, bind_layers
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.capture.associations import AssociationDatagram, Associations
 from hbroker.capture.reading import body_as_dict, detail, kind, read
+from hbroker.runtime.key_log import KeyLog
 
 __all__ = ["HBroker", "HBrokerPacket", "bind"]
 
 _MOST_NAMED: Final = 4
 
 
-def bind(*ports: int) -> None:
+def bind(*ports: int, key_log: KeyLog | None = None) -> None:
     """Makes scapy dissect UDP from or to these ports as hbroker; without ports, all UDP of no other layer.
 
-    Datagrams that are not of the protocol stay raw.
+    `key_log`: opens what is sealed; None: nothing does. Datagrams that are not of the protocol stay raw.
     """
+    _look.associations = Associations(key_log)
     if not ports:
         bind_layers(UDP, HBroker)
     for port in ports:
         bind_layers(UDP, HBroker, sport=port)
         bind_layers(UDP, HBroker, dport=port)
+
+
+class _Look:
+    """What is known of a datagram. scapy asks for the same datagram twice."""
+
+    def __init__(self) -> None:
+        self.associations = Associations()
+        self._last: tuple[bytes, tuple[AssociationDatagram | None, pb.Datagram | None]] | None = None
+
+    def __call__(self, data: bytes) -> tuple[AssociationDatagram | None, pb.Datagram | None]:
+        if self._last is None or self._last[0] is not data:
+            outer = self.associations.look(data)
+            inner = data if outer is None else outer.data
+            self._last = data, (outer, None if inner is None else read(inner))
+        return self._last[1]
+
+
+_look = _Look()
 
 
 class _View(Field[Any, Any]):
@@ -121,11 +143,14 @@ class HBrokerPacket(Packet):
 class HBroker(Packet):
     """One datagram: its header (docs/protocol.md §2.2) and its bundle.
 
-    `ack`: the largest acknowledged number. `padding`: its length in bytes.
+    `association`: if it is one of an association, what it is ("sealed", "handshake", "retry", "reset") and
+    its id; empty: it is not sealed. If it cannot be opened, nothing else is known. `ack`: the largest
+    acknowledged number. `padding`: its length in bytes.
     """
 
     name = "HBroker"
     fields_desc = [  # noqa: RUF012  # scapy's own way to declare a layer
+        _View("association", ""),
         _View("session", 0, _hexadecimal),
         _View("incarnation", 0, _hexadecimal),
         _View("number", 0),
@@ -139,13 +164,19 @@ class HBroker(Packet):
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: object, **kwargs: object) -> type[Packet]:
         """Leaves a datagram of another protocol to scapy's raw layer."""
-        return cls if _pkt is None or read(_pkt) is not None else conf.raw_layer
+        return cls if _pkt is None or any(_look(_pkt)) else conf.raw_layer
 
     def do_dissect(self, s: bytes) -> bytes:
-        """Parses a serialised `Datagram`. Raises ValueError for other bytes."""
-        datagram = read(s)
+        """Parses a serialised `Datagram`, sealed or not. Raises ValueError for other bytes."""
+        outer, datagram = _look(s)
+        self.raw_packet_cache = s
+        self.explicit = 1
+        if outer is not None:
+            self.fields["association"] = f"{outer.kind} {outer.to:016x}"
         if datagram is None:
-            raise ValueError("not a datagram of hbroker")
+            if outer is None:
+                raise ValueError("not a datagram of hbroker")
+            return b""
         header = datagram.header
         self.fields.update(
             session=header.session,
@@ -157,8 +188,6 @@ class HBroker(Packet):
             padding=len(datagram.padding),
             packets=[HBrokerPacket(packet.SerializeToString()) for packet in datagram.packets],
         )
-        self.raw_packet_cache = s
-        self.explicit = 1
         return b""
 
     def self_build(self) -> bytes:
@@ -167,6 +196,8 @@ class HBroker(Packet):
 
     def mysummary(self) -> str:
         """`HBroker #12 PUBLISH 'home/kitchen/lamp' 5 bytes (delivery 7) | PUBACK`"""
+        if self.association and not self.incarnation:
+            return f"HBroker {self.association} {len(self.self_build())} bytes"
         words = [f"HBroker #{self.number}" if self.number else "HBroker"]
         named = [packet.mysummary() for packet in self.packets[:_MOST_NAMED]]
         if len(self.packets) > _MOST_NAMED:

@@ -17,9 +17,10 @@ examples:
   hbroker capture -i eth0 --port 7700 -w house.pcap
   hbroker capture -r house.pcap --count        who sent which packets to whom
   hbroker capture --json | jq 'select(.packets[].kind == "JOIN")'
+  hbroker capture --key-log keys.log           opens what processes with HBROKER_KEYLOG sealed
 
---json prints an object a line: {time, source, destination, session, incarnation, number, ack,
-  packets: [{kind, delivery, after, retained, body}]}; with --count one object at the end:
+--json prints an object a line: {time, source, destination, association, session, incarnation, number,
+  ack, packets: [{kind, delivery, after, retained, body}]}; with --count one object at the end:
   {datagrams, missed, flows: [{source: [ip, port], destination: [ip, port], packet, count}]}
 
 exit codes: 0 done, 1 failed (this user may not capture, no such file), 2 wrong flags
@@ -37,6 +38,13 @@ exit codes: 0 done, 1 failed (this user may not capture, no such file), 2 wrong 
     metavar="PORT",
     help="only from or to this UDP port; repeatable",
 )
+@click.option(
+    "--key-log",
+    type=FILE,
+    metavar="FILE",
+    envvar="HBROKER_KEYLOG",
+    help="the log of keys, which opens what is sealed (default: $HBROKER_KEYLOG)",
+)
 @click.option("--limit", type=int, metavar="N", help="end after so many datagrams")
 @click.option("--count", is_flag=True, help="print who sent which packets to whom, at the end")
 @json_flag
@@ -45,6 +53,7 @@ def capture(
     read: str | None,
     write: str | None,
     port: tuple[int, ...],
+    key_log: str | None,
     limit: int | None,
     count: bool,
     as_json: bool,
@@ -54,7 +63,10 @@ def capture(
 
     try:
         live.capture(
-            live.CaptureOptions(port, limit, count, as_json), interface=interface, read=read, write=write
+            live.CaptureOptions(port, limit, count, as_json, key_log),
+            interface=interface,
+            read=read,
+            write=write,
         )
     except ModuleNotFoundError as error:
         raise LocalError(f"{error.name} is not installed; pip install 'hbroker[capture]'") from error

@@ -188,20 +188,20 @@ class RunningNetwork:
         from hbroker.runtime.credentials import credentials_at
         from hbroker.topology.flags import root_from_flag
 
-        return credentials_at(root_from_flag(self.root), self._authority())
+        return credentials_at(root_from_flag(self.root), self.authority())
 
     def connect(self) -> Client:
         """A client of the network. Raises the errors of `hbroker.sync.connect`."""
         from hbroker import sync
 
-        return sync.connect(self.root, timeout=self.timeout, authority=self._authority())
+        return sync.connect(self.root, timeout=self.timeout, authority=self.authority())
 
-    def _authority(self) -> str | None:
-        """The certificate of its authority, if the network runs on this host. None: `connect` finds it."""
-        from hbroker.runtime.credentials import authority_at
+    def authority(self) -> str | None:
+        """The file with the certificate of its authority; None: its security is off, as far as is known."""
+        from hbroker.runtime.credentials import known_authority
         from hbroker.topology.flags import root_from_flag
 
-        return authority_at(self.state_dir, root_from_flag(self.root)) or None
+        return known_authority(root_from_flag(self.root), self.state_dir) or None
 
 
 def order_flags(function: Callable[..., int]) -> Callable[..., int]:

@@ -13,7 +13,15 @@ from hbroker.addresses import Address
 from hbroker.config import SecuritySettings
 from hbroker.errors import ConfigError
 
-__all__ = ["PathLike", "authority_at", "credentials_at", "credentials_of", "name_in"]
+__all__ = [
+    "PathLike",
+    "authority_at",
+    "credentials_at",
+    "credentials_of",
+    "key_log_file",
+    "known_authority",
+    "name_in",
+]
 
 PathLike = str | os.PathLike[str]
 
@@ -26,20 +34,27 @@ _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIF
 def credentials_of(security: SecuritySettings, name: str = "") -> Credentials | None:
     """The credentials of a process; None: security is off. `name`: the node's; empty: it is no node.
 
-    Raises ConfigError if a file is malformed, and OSError if it cannot be read.
+    The secrets of its associations are appended to the file that `HBROKER_KEYLOG` names, if it does. Raises
+    ConfigError if a file is malformed, and OSError if it cannot be read.
     """
     if not security.is_on:
         return None
     authorities = _certificates(Path(security.authority))
+    key_log = key_log_file() or None
     try:
         if not name:
-            return Credentials(authorities)
+            return Credentials(authorities, key_log=key_log)
         from hbroker.identity.node_identity import Identity
 
         identity = Identity.load(Path(security.identity), name)
-        return Credentials(authorities, (identity.chain, identity.key))
+        return Credentials(authorities, (identity.chain, identity.key), key_log)
     except NativeError as error:
         raise _unusable(security.authority, str(error)) from None
+
+
+def key_log_file() -> str:
+    """The file to which the secrets of associations are appended (`hbroker.runtime.key_log`); empty: none."""
+    return os.environ.get("HBROKER_KEYLOG", "")
 
 
 def credentials_at(root: Address, authority: PathLike | None = None) -> Credentials | None:
@@ -50,8 +65,13 @@ def credentials_at(root: Address, authority: PathLike | None = None) -> Credenti
     environment's `HBROKER_AUTHORITY` names, or else that of the network which runs on this host with its root
     at this address. Raises ConfigError and OSError as `credentials_of`.
     """
-    file = os.fspath(authority or os.environ.get("HBROKER_AUTHORITY") or authority_at(_STATE_DIR, root))
+    file = os.fspath(authority or known_authority(root))
     return credentials_of(SecuritySettings(authority=file))
+
+
+def known_authority(root: Address, base: Path = _STATE_DIR) -> str:
+    """The path of the certificate of the authority: what `HBROKER_AUTHORITY` says, or else `authority_at`."""
+    return os.environ.get("HBROKER_AUTHORITY") or authority_at(base, root)
 
 
 def authority_at(base: Path, root: Address) -> str:

@@ -10,6 +10,7 @@ The nodes and clients are the real ones, without sockets and clocks: `hbroker.pr
     operators, attacker, impostors     hosts that give orders, replay packets, publish under other ids
     hosts, storage/                    one engine with its control; a node's files, on a disk with faults
     world, paths                       virtual time, and datagrams on their way; the faults of a path
+    security                           certificates and the log of keys, if datagrams are sealed
     line, relay                        publishers that share a line; the faults for packets of real hosts
 
 Imports go downwards: `trial` to `stage`, to `checks`, to `hosts` and `world`. A § without a document is one

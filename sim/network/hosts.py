@@ -25,6 +25,7 @@ from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.subscriptions.client.options import Key, Options
 from hbroker.protocol.timers import earliest
 from hbroker.protocol.wills.client_will import Will
+from hbroker.runtime.credentials import name_in
 
 from .storage.files import NodeFiles, SimulatedStorage
 
@@ -52,7 +53,10 @@ class _Control(Protocol):
 
 
 class Host:
-    """One engine and its control, at one address of a world."""
+    """One engine and its control, at one address of a world.
+
+    `name`: the node's, for its certificate; empty: it has none.
+    """
 
     control: _Control
 
@@ -63,6 +67,7 @@ class Host:
         *,
         node: bool,
         token_key: bytes,
+        name: str = "",
         session: int = 0,
         persistent: bool = False,
         named: bool = False,
@@ -106,6 +111,7 @@ class Host:
             for_many=for_many,
             queue_messages=queue_messages or QUEUE,
             spool_bytes=SPOOL_BYTES,
+            credentials=None if world.security is None else world.security.credentials(name),
         )
         self.publisher = config.publisher
         self.engine = Engine(config)
@@ -228,6 +234,7 @@ class NodeHost(Host):
             settings.listen,
             node=True,
             token_key=key,
+            name=settings.name,
             drift_ppm=drift_ppm,
             unix_offset_us=unix_offset_us,
             queue_messages=queue_messages,
@@ -264,6 +271,7 @@ class NodeHost(Host):
             unix_offset_us=unix_offset_us,
             restored=self._storage.restored,
             storage=self._storage,
+            certified_name=None if world.security is None else self._certified_name,
         )
         self.control.start(self.clock())
         self.engine.run_store()
@@ -373,6 +381,10 @@ class NodeHost(Host):
         self.has_decided = True
         self.control.leave(self.clock())
         self.world.drive(self)
+
+    def _certified_name(self, peer: Address) -> str | None:
+        certificate = self.engine.certificate(peer)
+        return None if certificate is None else name_in(certificate)
 
     def _turn_store(self) -> None:
         """Stores what was submitted, and reads what was requested, as the thread of a real store does."""

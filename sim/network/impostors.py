@@ -35,8 +35,14 @@ class ImpostorHost(ClientHost):
 
     def poll_transmit(self) -> list[tuple[Address, bytes]]:
         """Replaces the id in each datagram. An id has eight bytes on the wire, at any place."""
+        return [(to, self._forged(data)) for to, data in super().poll_transmit()]
+
+    def _forged(self, datagram: bytes) -> bytes:
         own = self.publisher.to_bytes(8, "little")
-        return [(to, data.replace(own, self._victim)) for to, data in super().poll_transmit()]
+        if self.world.security is None:
+            return datagram.replace(own, self._victim)
+        opened = self.world.security.open(datagram)
+        return datagram if opened is None else opened.with_data(opened.data.replace(own, self._victim))
 
     def publish_many(self, topic: str, qos: int, count: int, *, retain: bool) -> None:
         """Publishes `count` messages. If they were accepted, the victim's lowest sequence numbers would be

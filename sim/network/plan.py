@@ -55,7 +55,8 @@ class Plan:
     if it is not the default. `for_many`: the clients that publish for many, as a gateway does. `first`: the
     nodes that exist from the beginning, in order. `bandwidth_bps`: of the one line that all datagrams share;
     None: no limit. `join_key`: of the network; empty: none. `paces`: of the clients that read slowly.
-    `queue_messages`: the default bound of a session's queue; 0: the usual one.
+    `queue_messages`: the default bound of a session's queue; 0: the usual one. `is_sealed`: all datagrams are
+    sealed.
     """
 
     seed: int
@@ -72,6 +73,7 @@ class Plan:
     paces: Mapping[str, Pace] = field(default_factory=dict)
     queue_messages: int = 0
     for_many: tuple[str, ...] = ()
+    is_sealed: bool = False
 
     @property
     def end(self) -> int:
@@ -81,7 +83,7 @@ class Plan:
     def schedule(self) -> Iterator[str]:
         """The plan without its messages, a line for each fact."""
         yield f"paths: {self.paths}, {self.bandwidth_bps or 'any number of'} bit/s"
-        yield f"{'a' if self.join_key else 'no'} join key"
+        yield f"{'a' if self.join_key else 'no'} join key; datagrams {'' if self.is_sealed else 'not '}sealed"
         for node in self.nodes:
             late = "" if node.name in self.first else ", joins late"
             clock = f", clock {node.drift_ppm:+} ppm" if node.drift_ppm else ""

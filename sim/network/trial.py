@@ -29,6 +29,7 @@ from .invariants import Bounds, Invariant, Ownership, Violation
 from .paths import Bottleneck
 from .plan import SECOND, Plan
 from .processes import Processes
+from .security import SimulatedSecurity
 from .stage import Stage
 from .world import Datagram, World
 
@@ -82,7 +83,7 @@ class Trial:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._world = World(plan.seed)
+        self._world = World(plan.seed, security=SimulatedSecurity() if plan.is_sealed else None)
         if plan.seed % 2:
             self._world.owner_cache, self._world.answer_cache = OwnerCache(), AnswerCache()
         self._processes = Processes(self._world, plan)

@@ -21,6 +21,7 @@ from .paths import CLEAR, Faults
 
 if TYPE_CHECKING:
     from .hosts import Host
+    from .security import SimulatedSecurity
 
 __all__ = ["START", "Datagram", "World"]
 
@@ -32,20 +33,33 @@ START: Final = 1_700_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """One datagram: the time at which it left, source, destination, and bytes."""
+    """One datagram: the time at which it left, source, destination, and bytes.
+
+    `security`: what opens it, if it is sealed; None: it is not.
+    """
 
     at: int
     source: Address
     destination: Address
     data: bytes
+    security: SimulatedSecurity | None = None
 
     def decode(self) -> pb.Datagram:
-        """The datagram, decoded by Python's protobuf, which is independent of the codec under test."""
-        return pb.Datagram.FromString(self.data)
+        """The datagram, decoded by Python's protobuf, which is independent of the codec under test. Empty: it
+        belongs to a handshake."""
+        return pb.Datagram.FromString(self._opened() or b"")
 
     def kinds(self) -> list[str]:
         """The names of the packets in it, in order; for AUTHENTICATED (§5.5), that of the packet inside."""
+        if self._opened() is None:
+            return ["handshake"]
         return [_kind(packet) for packet in self.decode().packets]
+
+    def _opened(self) -> bytes | None:
+        if self.security is None:
+            return self.data
+        opened = self.security.open(self.data)
+        return None if opened is None else opened.data
 
 
 def _kind(packet: pb.Packet) -> str:
@@ -57,13 +71,14 @@ class World:
     """Hosts, the paths between them, and the time.
 
     `faults` holds for all paths, unless `path` is set: it returns the faults of a datagram, or None to drop
-    it.
+    it. `security`: with what hosts seal their datagrams; None: they do not.
     """
 
-    def __init__(self, seed: int, faults: Faults = CLEAR) -> None:
+    def __init__(self, seed: int, faults: Faults = CLEAR, security: SimulatedSecurity | None = None) -> None:
         self.random = Random(seed)
         self.now = START
         self.faults = faults
+        self.security = security
         self.path: Callable[[Datagram], Faults | None] | None = None
         self.on_datagram: Callable[[Datagram], None] | None = None
         """Called for each datagram that leaves a host, before its path decides."""
@@ -115,7 +130,7 @@ class World:
 
     def inject(self, source: Address, destination: Address, data: bytes) -> None:
         """Sends a datagram from any source, over its path."""
-        self._send(Datagram(self.now, source, destination, data))
+        self._send(Datagram(self.now, source, destination, data, self.security))
 
     def drive(self, host: Host) -> None:
         """Lets a host act, sends what it sends, and notes its next deadline."""
@@ -123,7 +138,7 @@ class World:
             return
         host.process_events()
         for destination, data in host.poll_transmit():
-            self._send(Datagram(self.now, host.address, destination, data))
+            self._send(Datagram(self.now, host.address, destination, data, self.security))
         deadline = host.poll_timeout()
         if deadline is not None and (host.scheduled is None or deadline < host.scheduled):
             host.scheduled = max(deadline, self.now + 1)

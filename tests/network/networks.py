@@ -13,6 +13,7 @@ from hbroker.protocol.results import Published
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World, operators
 from hbroker.sim.network.paths import CLEAR
+from hbroker.sim.network.security import SimulatedSecurity
 from hbroker.subtree import is_within
 
 HOME = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home/outside/securitycams")
@@ -38,9 +39,15 @@ class Tree:
     published: list[Datagram] = field(default_factory=list)
 
     @classmethod
-    def grow(cls, seed: int, subtrees: Iterable[str] = (), faults: Faults = CLEAR) -> Tree:
+    def grow(
+        cls,
+        seed: int,
+        subtrees: Iterable[str] = (),
+        faults: Faults = CLEAR,
+        security: SimulatedSecurity | None = None,
+    ) -> Tree:
         """Starts a root and a node for each subtree, and waits until all serve."""
-        world = World(seed, faults)
+        world = World(seed, faults, security)
         root = NodeHost(world, NodeSettings("root", "", world.new_address()))
         tree = cls(world, root)
         world.on_datagram = tree._watch

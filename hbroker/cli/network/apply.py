@@ -123,7 +123,7 @@ def apply(
     network = RunningNetwork(root, timeout, join_key_file, state_dir)
     key = wanted.root.join_key if join_key_file is None else b""
     key = key or network.join_key()
-    statuses, silent = read_statuses(root, timeout)
+    statuses, silent = read_statuses(root, timeout, network.authority())
     _require_all(wanted, statuses, silent)
     claimed = {status["name"]: _claims(status) for status in statuses}
     steps = moves(wanted, claimed)
@@ -137,7 +137,7 @@ def apply(
                 done = _carry_out(orders, steps, shown)
             if wanted.plan and measure and all(step.done for step in done):
                 shown.say(f"measuring for {duration(measure)}")
-                measured = _measure(root, wanted.plan, measure, timeout)
+                measured = _measure(network, wanted.plan, measure)
     if as_json:
         print_json({"dry_run": dry_run, **_as_json(done, measured)})
     else:
@@ -185,21 +185,25 @@ def _carry_out_one(orders: Orders, step: Move) -> HBrokerError | None:
         return error
 
 
-def _measure(root: str, plan: Plan, duration_s: float, timeout: float) -> tuple[float, list[_NodeLoad]]:
+def _measure(network: RunningNetwork, plan: Plan, duration_s: float) -> tuple[float, list[_NodeLoad]]:
     """Measures the load of every node. Returns the seconds of the measurement, and the loads."""
-    from hbroker.cli.network.hierarchy import read_statuses
-
     began = time.monotonic()
-    before = {status["name"]: status for status in read_statuses(root, timeout)[0]}
+    before = {status["name"]: status for status in _statuses(network)}
     time.sleep(duration_s)
     seconds = time.monotonic() - began
-    after = read_statuses(root, timeout)[0]
+    after = _statuses(network)
     predicted = dict(plan.predicted)
     return seconds, [
         _load(status["name"], before[status["name"]], status, seconds, plan, predicted)
         for status in after
         if status["name"] in before
     ]
+
+
+def _statuses(network: RunningNetwork) -> list[Status]:
+    from hbroker.cli.network.hierarchy import read_statuses
+
+    return read_statuses(network.root, network.timeout, network.authority())[0]
 
 
 def _load(

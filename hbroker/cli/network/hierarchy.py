@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from hbroker.runtime.credentials import PathLike
 
 STATUS_FILTER = "$SYS/nodes/+/status"
 SESSIONS_FILTER = "$SYS/nodes/+/sessions"
@@ -20,11 +23,16 @@ Status: TypeAlias = dict[str, Any]
 
 
 def read_statuses(
-    root: str, timeout: float, *, with_clients: bool = False, with_ids: bool = False
+    root: str,
+    timeout: float,
+    authority: PathLike | None = None,
+    *,
+    with_clients: bool = False,
+    with_ids: bool = False,
 ) -> tuple[list[Status], list[str]]:
     """The status of every node that answers in time, and the names of the nodes without a status.
 
-    `with_clients`: with the counters of their sessions. `with_ids`: with the id of the status message, as
+    `authority`: as for `hbroker.connect`. `with_clients`: with the counters of their sessions. `with_ids`: with the id of the status message, as
     `run` and `own`. Raises Unreachable if the root does not answer.
     """
     from hbroker import sync
@@ -32,7 +40,7 @@ def read_statuses(
     deadline = time.monotonic() + timeout
     filters = (STATUS_FILTER, SESSIONS_FILTER) if with_clients else (STATUS_FILTER,)
     with (
-        sync.connect(root, timeout=timeout) as client,
+        sync.connect(root, timeout=timeout, authority=authority) as client,
         client.subscribe(*filters, qos=1, timeout=timeout) as messages,
     ):
         reported: dict[str, dict[str, Status]] = {}

@@ -36,7 +36,7 @@ from hbroker.gateway.events import WARNINGS
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
-from hbroker.runtime.credentials import credentials_of
+from hbroker.runtime.credentials import credentials_of, key_log_file
 from hbroker.runtime.gateway.native_gateway import NativeGateway, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.launcher.ports import require_listeners
@@ -111,6 +111,8 @@ class _Process:
         self._reload = reload
         self._on_ready: Callable[[tuple[str, ...]], None] | None = on_ready
         self._log = EventLog("gateway")
+        if settings.security.is_on and key_log_file():
+            self._log.warning("keys_logged", file=key_log_file())
         self._control = Gateway(
             settings,
             self._core,

@@ -41,7 +41,7 @@ from hbroker.protocol.events import (
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import reason_name
 from hbroker.runtime.control_loop import clock
-from hbroker.runtime.credentials import credentials_of, name_in
+from hbroker.runtime.credentials import credentials_of, key_log_file, name_in
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.node.state_files import NodeStateFiles
@@ -134,6 +134,8 @@ class _Process:
         self._state_writer = None if files is None else StateWriter(files, self._log, report)
         restored = None if self._state_writer is None else self._state_writer.load()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
+        if settings.security.is_on and key_log_file():
+            self._log.warning("keys_logged", file=key_log_file())
         self._configured, self._reload = settings, reload
         if files is not None:
             had_store = self._open_store(files.path.with_name(f"{files.path.name}.store"))

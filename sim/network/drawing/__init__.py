@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Final
 
 from ..actions import Action, Join
 from ..plan import SECOND, Plan
@@ -33,6 +34,9 @@ from .nodes.returns import draw_returns
 from .nodes.successions import draw_successions
 
 __all__ = ["draw"]
+
+SEALED: Final = 0.5
+"""The share of runs whose datagrams are sealed."""
 
 
 def draw(seed: int) -> Plan:
@@ -94,4 +98,5 @@ def draw(seed: int) -> Plan:
         paces,
         queue_messages,
         draw_for_many(Random(f"{seed} many"), clients),
+        Random(f"{seed} security").random() < SEALED,
     )

@@ -5,11 +5,11 @@
 //! checks which one it is.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ring::aead::{AES_128_GCM, Algorithm, CHACHA20_POLY1305};
 use ring::digest;
-use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -18,11 +18,12 @@ use rustls::{
     CipherSuite, ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
 };
 
+use crate::association::key_log::KeyLog;
+use crate::association::tickets::Tickets;
+
 /// A name that the certificates of all nodes have.
 pub const NODE_NAME: &str = "node.hbroker";
 const RESET_LABEL: &[u8] = b"hbroker reset";
-/// The nodes whose tickets a client remembers.
-const TICKETS: usize = 256;
 
 /// A certificate chain, the end's own first, and its private key.
 pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -31,6 +32,9 @@ pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 #[derive(Clone)]
 pub struct Credentials {
     client: Arc<ClientConfig>,
+    tickets: Tickets,
+    /// Where the secrets of associations are noted; `None`: nowhere.
+    pub key_log: Option<KeyLog>,
     server: Option<Arc<ServerConfig>>,
     reset_key: Option<[u8; 16]>,
 }
@@ -59,8 +63,8 @@ impl Credentials {
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(Arc::clone(&roots));
         let Some((chain, key)) = identity else {
-            let client = with_tickets(builder.with_no_client_auth());
-            return Ok(Self { client: Arc::new(client), server: None, reset_key: None });
+            let client = Arc::new(builder.with_no_client_auth());
+            return Ok(Self::of(client, None, None));
         };
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .allow_unauthenticated()
@@ -73,14 +77,20 @@ impl Credentials {
         server.ticketer = rustls::crypto::ring::Ticketer::new()?;
         server.send_tls13_tickets = 1;
         let reset_key = reset_key(&key);
-        let client = with_tickets(builder.with_client_auth_cert(chain, key)?);
-        Ok(Self { client: Arc::new(client), server: Some(Arc::new(server)), reset_key: Some(reset_key) })
+        let client = Arc::new(builder.with_client_auth_cert(chain, key)?);
+        Ok(Self::of(client, Some(Arc::new(server)), Some(reset_key)))
     }
 
-    /// Begins a handshake with a node.
-    pub fn connect(&self) -> Result<Connection, rustls::Error> {
+    fn of(client: Arc<ClientConfig>, server: Option<Arc<ServerConfig>>, reset_key: Option<[u8; 16]>) -> Self {
+        Self { client, tickets: Tickets::default(), key_log: None, server, reset_key }
+    }
+
+    /// Begins a handshake with the node at an address.
+    pub fn connect(&self, node: SocketAddr) -> Result<Connection, rustls::Error> {
         let name = ServerName::try_from(NODE_NAME).expect("it is a name");
-        ClientConnection::new(Arc::clone(&self.client), name).map(Connection::Client)
+        let mut config = (*self.client).clone();
+        config.resumption = self.tickets.for_node(node);
+        ClientConnection::new(Arc::new(config), name).map(Connection::Client)
     }
 
     /// The key for the proofs of resets: the same in every run with the same private key. `None`: there is none.
@@ -106,11 +116,6 @@ pub fn algorithm(connection: &Connection) -> &'static Algorithm {
         Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256) => &CHACHA20_POLY1305,
         _ => &AES_128_GCM,
     }
-}
-
-fn with_tickets(mut config: ClientConfig) -> ClientConfig {
-    config.resumption = Resumption::in_memory_sessions(TICKETS);
-    config
 }
 
 /// AES only where the CPU has instructions for it.

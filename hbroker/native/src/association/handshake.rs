@@ -15,13 +15,14 @@
 
 use std::io::{Read, Write};
 
+use ring::aead::Algorithm;
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
 
 use crate::Micros;
 use crate::association::credentials::algorithm;
-use crate::association::keys::{Opener, SECRET, Sealer};
-use crate::association::packet::{AssociationId, PROOF, Segment};
+use crate::association::keys::SECRET;
+use crate::association::packet::{PROOF, Segment};
 
 /// The first time after which a flight is sent again. It doubles each time.
 const FIRST_RETRY: Micros = 100_000;
@@ -58,10 +59,11 @@ pub struct Handshake {
     written: Vec<u8>,
 }
 
-/// What a handshake made.
+/// What a handshake made: the first secret of each direction.
 pub struct Secrets {
-    pub sealer: Sealer,
-    pub opener: Opener,
+    pub algorithm: &'static Algorithm,
+    pub sent: [u8; SECRET],
+    pub received: [u8; SECRET],
 }
 
 impl Handshake {
@@ -115,10 +117,9 @@ impl Handshake {
         Ok(())
     }
 
-    /// The secrets have been agreed on: both directions of the datagrams can be sealed.
-    ///
-    /// `to`: the id that the peer chose. Panics before [`Self::is_proved`].
-    pub fn secrets(&self, to: AssociationId) -> Secrets {
+    /// The secrets have been agreed on: both directions of the datagrams can be sealed. Panics before
+    /// [`Self::is_proved`].
+    pub fn secrets(&self) -> Secrets {
         let both: [u8; 2 * SECRET] =
             self.tls.export_keying_material([0; 2 * SECRET], LABEL, None).expect("the handshake is over");
         let (of_initiator, of_acceptor) = both.split_at(SECRET);
@@ -127,11 +128,7 @@ impl Handshake {
             Connection::Server(_) => (of_acceptor, of_initiator),
         };
         let secret = |half: &[u8]| half.try_into().expect("it is half of it");
-        let algorithm = algorithm(&self.tls);
-        Secrets {
-            sealer: Sealer::new(algorithm, secret(sent), to),
-            opener: Opener::new(algorithm, secret(received)),
-        }
+        Secrets { algorithm: algorithm(&self.tls), sent: secret(sent), received: secret(received) }
     }
 
     /// Whether the peer has proved itself, as far as it has to, and there are secrets.

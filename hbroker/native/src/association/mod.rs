@@ -4,20 +4,28 @@
 //! ends have keys, with which they seal and open all datagrams between them, of whatever session.
 //!
 //! ```text
-//!     table         all associations of one address: datagrams in -> opened; datagrams out -> sealed, or held
-//!       |             until there are keys; whom to answer, and when to forget
-//!       |-- handshake      TLS as a stream in datagrams
-//!       |     `-- credentials   certificates; the configurations of TLS
-//!       |-- keys           a sender's and a receiver's keys, numbers, replays
-//!       `-- packet         the datagrams
+//!     worker        datagrams in -> opened; datagrams out -> sealed, or held until there are keys; timers
+//!       |-- establishment   who may begin, who is answered; handshakes until there are keys
+//!       |     `-- handshake       TLS as a stream in datagrams
+//!       |           `-- credentials     certificates; the configurations of TLS
+//!       |                 |-- tickets         with which a client goes on with a node that it knows
+//!       |                 `-- key_log         the secrets, for who may read what is sealed
+//!       |-- table           all associations of one address, for all its workers
+//!       |-- keys            a sender's and a receiver's keys, numbers, replays
+//!       `-- packet          the datagrams
 //! ```
 //!
 //! Sans-IO, as everything below `endpoint`: datagrams and time come in; datagrams and a deadline come out.
 
+pub mod counters;
 pub mod credentials;
-pub mod handshake;
-pub mod keys;
+mod establishment;
+mod handshake;
+pub mod key_log;
+mod keys;
 pub mod packet;
 pub mod table;
 #[cfg(test)]
 pub mod tests;
+mod tickets;
+pub mod worker;

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -13,13 +17,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::Micros;
 use crate::association::credentials::{Credentials, Identity, NODE_NAME};
 use crate::association::packet::{self, OVERHEAD, SEALED_HEADER, Segment};
-use crate::association::table::{Associations, Shared};
+use crate::association::table::Shared;
+use crate::association::worker::Associations;
 use crate::token::TokenKeys;
 
 const MS: Micros = 1_000;
 const SECOND: Micros = 1_000_000;
 const BEGIN: Micros = 1_800_000_000 * SECOND;
 const NODE: u16 = 7_700;
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An authority, and what it has signed.
 struct Authority {
@@ -318,6 +324,19 @@ fn an_address_that_is_not_proved_gets_no_more_than_it_sent_and_costs_nothing() {
 }
 
 #[test]
+fn a_node_answers_no_datagram_that_is_shorter_than_its_answer() {
+    let mut net = Net::pair();
+    for length in 0..180 {
+        let segment = Segment { offset: 0, acked: 0, bytes: &vec![22; length] };
+        net.deliver(9, NODE, &packet::stream(0, 77, &[], &segment));
+    }
+    for length in 0..=packet::RESET_BYTES {
+        net.deliver(9, NODE, &vec![7; length]);
+    }
+    assert_eq!(net.flying, []);
+}
+
+#[test]
 fn who_does_not_answer_gets_two_flights_for_each_datagram_that_is_for_it() {
     let mut net = Net::pair();
     net.ends.remove(&NODE);
@@ -397,6 +416,65 @@ fn two_nodes_may_begin_at_the_same_time() {
     assert_eq!((net.opened(NODE).len(), net.opened(7_701).len()), (1, 1));
 }
 
+/// A worker of a node, in a thread of its own: it sends and receives until both nodes have opened enough.
+fn exchange(
+    mut associations: Associations,
+    peer: SocketAddr,
+    inbox: &Receiver<Vec<u8>>,
+    peers: &[Sender<Vec<u8>>],
+    opened: &[AtomicUsize; 2],
+    end: usize,
+) {
+    let mut rng = SmallRng::seed_from_u64(end as u64);
+    let mut send = |bytes| _ = peers.choose(&mut rng).unwrap().send(bytes);
+    let began = Instant::now();
+    while opened.iter().any(|count| count.load(Ordering::Relaxed) < 20) && began.elapsed() < PATIENCE {
+        let now = BEGIN + began.elapsed().as_micros() as Micros;
+        let mut buffer = [&[0; SEALED_HEADER][..], b"hello"].concat();
+        if associations.seal(now, &peer, &mut buffer, 0) {
+            send(buffer);
+        }
+        while let Ok(mut bytes) = inbox.try_recv() {
+            if associations.handle_datagram(now, peer, &mut bytes).is_some() {
+                opened[end].fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        associations.handle_timeout(now);
+        while let Some((_, bytes)) = associations.poll_transmit() {
+            send(bytes);
+        }
+        thread::yield_now();
+    }
+}
+
+/// Each worker may take a lock of an association while another one has that of the other association to the same
+/// peer.
+#[test]
+fn all_workers_of_two_nodes_may_begin_at_the_same_moment() {
+    for round in 0..20 {
+        let opened: Arc<[AtomicUsize; 2]> = Arc::default();
+        let (done, all_done) = mpsc::channel();
+        let channels = [0; 4].map(|_| mpsc::channel::<Vec<u8>>());
+        let senders: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
+        let ends = [NODE, NODE + 1].map(|port| End::new(node(), u64::from(port) + round).shared);
+        for (number, (_, inbox)) in channels.into_iter().enumerate() {
+            let (end, worker) = (number / 2, number % 2);
+            let associations = Associations::new(Arc::clone(&ends[end]), worker);
+            let peers = senders[2 * (1 - end)..2 * (2 - end)].to_vec();
+            let (opened, done) = (Arc::clone(&opened), done.clone());
+            thread::spawn(move || {
+                let peer = address(NODE + 1 - end as u16);
+                exchange(associations, peer, &inbox, &peers, &opened, end);
+                _ = done.send(());
+            });
+        }
+        for _ in 0..4 {
+            all_done.recv_timeout(2 * PATIENCE).expect("no worker waits for ever");
+        }
+        assert!(opened.iter().all(|count| count.load(Ordering::Relaxed) >= 20), "round {round}: {opened:?}");
+    }
+}
+
 #[test]
 fn idle_associations_rest_and_are_forgotten_in_the_end() {
     let mut net = Net::pair();
@@ -414,6 +492,30 @@ fn idle_associations_rest_and_are_forgotten_in_the_end() {
 }
 
 #[test]
+fn a_client_resumes_with_each_node_that_it_knows() {
+    const ATTIC: u16 = 7_701;
+    let attic = authorities()[0].credentials(Some("attic"));
+    let mut net = Net::new([(NODE, node()), (ATTIC, attic), (1, client())]);
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        let mut answered = BTreeMap::<u16, usize>::new();
+        [NODE, ATTIC].into_iter().for_each(|to| net.send(1, to, b"1"));
+        net.settle();
+        for (from, _, bytes) in net.seen.drain(..).filter(|(from, ..)| *from != 1) {
+            *answered.entry(from).or_default() += bytes.len();
+        }
+        assert_eq!((net.opened(NODE).len(), net.opened(ATTIC).len()), (1, 1));
+        rounds.push((answered[&NODE], answered[&ATTIC]));
+        (0..20).for_each(|_| net.advance(40 * SECOND));
+        assert_eq!(net.end(1).shared.len(), 0, "all are forgotten");
+    }
+    let [first, later @ ..] = &rounds[..] else { unreachable!() };
+    for (kitchen, attic) in later {
+        assert!(kitchen + 300 < first.0 && attic + 300 < first.1, "no certificates: {rounds:?}");
+    }
+}
+
+#[test]
 fn a_peer_may_change_its_address() {
     let mut net = Net::pair();
     net.send(1, NODE, b"1");
@@ -426,6 +528,28 @@ fn a_peer_may_change_its_address() {
     net.settle();
     assert_eq!((net.opened(NODE), net.opened(2)), (vec![b"1".to_vec(), b"2".to_vec()], vec![b"3".to_vec()]));
     assert_eq!(net.end(NODE).shared.len(), 1);
+}
+
+/// Somebody on the path sends a datagram on from another address. The layer above goes on with the address that it
+/// knows, and needs no other keys for it.
+#[test]
+fn a_datagram_from_another_address_takes_no_address_away() {
+    let mut net = Net::pair();
+    net.send(1, NODE, b"1");
+    net.settle();
+    for elsewhere in 2..20 {
+        net.send(1, NODE, b"2");
+        let (.., datagram) = net.flying.pop().unwrap();
+        net.deliver(elsewhere, NODE, &datagram);
+        net.send(NODE, 1, b"3");
+        assert_eq!(net.flying.len(), 1, "no handshake");
+        net.settle();
+        net.send(1, NODE, b"4");
+        net.settle();
+    }
+    assert_eq!((net.end(NODE).shared.len(), net.end(1).shared.len()), (1, 1));
+    let shared = Arc::clone(&net.end(NODE).shared);
+    assert!((1..20).filter(|port| shared.knows(address(*port))).count() <= 4);
 }
 
 /// Somebody on the path repeats, changes, cuts and joins what was sent, and makes datagrams up.

@@ -10,8 +10,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::Micros;
+use crate::association::counters::Counters;
 use crate::association::packet::SEALED_HEADER;
-use crate::association::table::{Associations, Counters, Shared};
+use crate::association::table::Shared;
+use crate::association::worker::Associations;
 use crate::endpoint::machine::Machine;
 use crate::sink::DatagramSink;
 
@@ -74,6 +76,11 @@ impl<M: Machine> Sealed<M> {
     /// Whether nothing is queued, everything is acknowledged, and nothing waits for keys.
     pub fn is_drained(&self) -> bool {
         self.machine.is_drained() && self.associations.as_ref().is_none_or(|own| own.is_drained())
+    }
+
+    /// The certificate with which the peer at an address proved itself, as DER; `None`: it has not.
+    pub fn certificate(&self, peer: SocketAddr) -> Option<Vec<u8>> {
+        self.associations.as_ref()?.certificate(peer)
     }
 
     /// The counters of the associations; `None`: security is off.

@@ -1,9 +1,12 @@
 //! What an end proves itself with, and whom it believes.
 
+use std::path::PathBuf;
+
 use pyo3::prelude::*;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::association::credentials;
+use crate::association::key_log::KeyLog;
 use crate::python::NativeError;
 
 #[pyclass(module = "hbroker._native", frozen)]
@@ -12,13 +15,18 @@ pub struct Credentials(pub credentials::Credentials);
 #[pymethods]
 impl Credentials {
     #[new]
-    #[pyo3(signature = (authorities, identity = None))]
-    fn new(authorities: Vec<Vec<u8>>, identity: Option<(Vec<Vec<u8>>, Vec<u8>)>) -> PyResult<Self> {
+    #[pyo3(signature = (authorities, identity = None, key_log = None))]
+    fn new(
+        authorities: Vec<Vec<u8>>,
+        identity: Option<(Vec<Vec<u8>>, Vec<u8>)>,
+        key_log: Option<PathBuf>,
+    ) -> PyResult<Self> {
         let certificates = |all: Vec<Vec<u8>>| all.into_iter().map(CertificateDer::from).collect::<Vec<_>>();
         let identity = identity
             .map(|(chain, key)| (certificates(chain), PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key))));
-        credentials::Credentials::new(certificates(authorities), identity)
-            .map(Self)
-            .map_err(|error| NativeError::new_err(error.to_string()))
+        let mut credentials = credentials::Credentials::new(certificates(authorities), identity)
+            .map_err(|error| NativeError::new_err(error.to_string()))?;
+        credentials.key_log = key_log.map(|path| KeyLog::open(&path)).transpose()?;
+        Ok(Self(credentials))
     }
 }

@@ -1,0 +1,54 @@
+"""What a simulated network needs to seal its datagrams: certificates, and a log of the keys for the checks.
+
+Keys are random, also if a seed is repeated. A run still depends on its seed alone, because what is random has
+no effect on lengths and times: Ed25519 has signatures of one length, and only serial numbers of one length
+are taken.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+from hbroker._native import Credentials
+from hbroker.identity.authority import Authority
+from hbroker.identity.node_identity import Identity
+from hbroker.runtime.key_log import KeyLog, Opened
+
+__all__ = ["SimulatedSecurity"]
+
+_LONG: Final = 152
+"""A positive number of 152 to 159 bits has 20 bytes in DER."""
+
+
+class SimulatedSecurity:
+    """The security of one world."""
+
+    def __init__(self) -> None:
+        self._file = NamedTemporaryFile(prefix="hbroker-sim-", suffix=".keys")  # noqa: SIM115
+        self._key_log = KeyLog(self._file.name)
+
+    def credentials(self, node: str = "") -> Credentials:
+        """The credentials of one process. `node`: its name; empty: it is no node."""
+        identity = _identity(node) if node else None
+        proof = None if identity is None else (identity.chain, identity.key)
+        return Credentials([_authority().certificate], proof, self._file.name)
+
+    def open(self, datagram: bytes) -> Opened | None:
+        """What a host sealed in a datagram; None: it belongs to a handshake, or was changed."""
+        return self._key_log.open(datagram)
+
+
+@lru_cache(maxsize=1)
+def _authority() -> Authority:
+    return Authority.create("simulation", time.time())
+
+
+@lru_cache(maxsize=1_024)
+def _identity(node: str) -> Identity:
+    while True:
+        identity = _authority().issue(node, [""], time.time())
+        if identity.certificate.serial.bit_length() >= _LONG:
+            return identity
