@@ -158,13 +158,23 @@ class GatewayLimits:
 class AccessSettings:
     """Which clients may use a gateway.
 
-    `passwords`, `acl`: paths of files; empty: no file. `anonymous`: whether clients may connect without a
-    user name; None: they may if there is no file of passwords.
+    `passwords`, `acl`: paths of files; empty: no file. `jwt_keys`: the path or the URL of the JSON Web Key Set
+    that verifies tokens, which clients send as passwords; empty: there are no tokens. `jwt_issuer`,
+    `jwt_audience`: the `iss` and `aud` that tokens must have; empty: any. `anonymous`: whether clients may
+    connect without a user name; None: they may if there are neither passwords nor tokens.
     """
 
     passwords: str = ""
     acl: str = ""
+    jwt_keys: str = ""
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
     anonymous: bool | None = None
+
+    @property
+    def proves_clients(self) -> bool:
+        """Whether clients must prove their names."""
+        return bool(self.passwords or self.jwt_keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -136,6 +137,7 @@ def read_access(values: Mapping[str, yaml.Node], report: Report, directory: Path
     """Reads what `auth` says about MQTT clients. `runtime/gateway/files.py` reads the files that it names."""
     return AccessSettings(
         **_files(values, ("passwords", "acl"), report, directory),
+        **_tokens(values, report, directory),
         anonymous=optional(values, "anonymous", report.truth),
     )
 
@@ -198,6 +200,25 @@ def _files(
         if name == "":
             report.error(values[key], f"{key} names no file", "write the file's path, or remove the key")
     return {key: str(directory / name) if name else "" for key, name in names.items()}
+
+
+def _tokens(values: Mapping[str, yaml.Node], report: Report, directory: Path) -> dict[str, str]:
+    """What is said of tokens. Notes an error for a URL without TLS, and for keys without `jwt_keys`."""
+    found = {key: report.text(values[key], key) or "" for key in _JWT_KEYS if key in values}
+    keys = found.get("jwt_keys", "")
+    if found and not keys:
+        (node, *_) = (values[key] for key in _JWT_KEYS if key in values)
+        report.error(node, "jwt_keys names no file and no URL", "add `jwt_keys: <file>`")
+    url = urlsplit(keys)
+    if url.scheme in ("http", "https"):
+        if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
+            report.error(values["jwt_keys"], "whoever changes what comes over http gets in", "use https")
+    elif keys:
+        found["jwt_keys"] = str(directory / keys)
+    return found
+
+
+_JWT_KEYS: Final = ("jwt_keys", "jwt_issuer", "jwt_audience")
 
 
 def _path_of_url(node: yaml.Node, report: Report) -> str | None:

@@ -69,6 +69,7 @@ _COUNTED: Final = {
 }
 _NATIVE_COUNTERS: Final = {**{bound.value: name for bound, name in _COUNTED.items()}, BUSY: "refused_busy"}
 _TOO_LONG: Final = "the authentication took too long"
+_EXPIRED: Final = "the token has expired"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
 
 
@@ -95,6 +96,8 @@ class ConnectHandler:
         self._claims: TimerQueue[Connection] = TimerQueue()
         self._resumptions: TimerQueue[Connection] = TimerQueue()
         self._exchanges: TimerQueue[Connection] = TimerQueue()
+        self._admissions: TimerQueue[int] = TimerQueue()
+        """The ends of admissions, by the number of the connection."""
         self.pending_connects = PendingConnects(context.connection_table, self._claim, self._refuse_oldest)
         self._stale_sessions = StaleSessions(context, mqtt_subscriptions, session_store)
         self.is_stopping = False
@@ -181,12 +184,18 @@ class ConnectHandler:
         if connection.state is State.RESUMING and not connection.awaited:
             self._accept(now, connection)
 
+    def handle_closed(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._admissions.cancel(connection.id)
+
     def handle_timeout(self, now: int) -> None:
         """Sends waiting claims, and ends what has timed out."""
         self.pending_connects.handle_timeout(now)
         self._claim_requests.handle_timeout(now)
         for connection in self._exchanges.due(now):
             self._give_up_exchange(now, connection)
+        for number in self._admissions.due(now):
+            self._end_admission(now, number)
         for connection in self._claims.due(now):
             self._proceed_when_claimed(now, connection)
         for connection in self._resumptions.due(now):
@@ -204,6 +213,7 @@ class ConnectHandler:
             self._claims.next(),
             self._resumptions.next(),
             self._exchanges.next(),
+            self._admissions.next(),
             self._stale_sessions.poll_timeout(),
         )
 
@@ -278,6 +288,11 @@ class ConnectHandler:
         elif connection.state is State.OPEN:
             self._disconnect_handler.disconnect(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
 
+    def _end_admission(self, now: int, number: int) -> None:
+        connection = self._context.connection_table.get(number)
+        if connection is not None:
+            self._disconnect_handler.disconnect(now, connection, Code.NOT_AUTHORIZED, _EXPIRED)
+
     def _step(
         self, now: int, connection: Connection, method: str, data: bytes
     ) -> Decision | Challenge | None:
@@ -311,6 +326,7 @@ class ConnectHandler:
         if self._remembers and name is not None and password is not None:
             self._attempts.remember(name, password)
         connection.username, connection.proof = decision.username, decision.proof
+        connection.until_s = decision.until_s
         connection.acl = self._context.access.of(decision.username, connection.client_id)
         will = connection.event.will
         if will is not None and not may_write(self._context.access.rules(connection.acl), will.topic):
@@ -503,6 +519,10 @@ class ConnectHandler:
         self._resumptions.cancel(connection)
         connection.state_machine.handle(Event.READY)
         connection.connected_at_us = self._context.clock.unix_us(now)
+        if connection.until_s is not None:
+            self._admissions.set(
+                connection.id, now + connection.until_s * SECOND - connection.connected_at_us
+            )
         self._context.count("accepted")
         connect_request, limits, event = connection.connect_request, self._context.limits, connection.event
         assert connection.session is not None, "it was opened"

@@ -112,6 +112,8 @@ class Connection:
     )
     username: str | None = None
     proof: str = ""
+    until_s: int | None = None
+    """As in `Admitted`."""
     attempt: AttemptSource | None = None
     """The source of the AUTH exchange that has begun, which counts as an attempt."""
     step: int = 0
