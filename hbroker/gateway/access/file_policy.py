@@ -9,6 +9,7 @@ from hbroker.gateway.access import acl_file
 from hbroker.gateway.access.acl_file import Acl
 from hbroker.gateway.access.password_file import Passwords
 from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, Refusal
+from hbroker.gateway.access.scram import METHOD, ScramExchange
 from hbroker.gateway.access.web_tokens import WebTokens, is_proof, is_token
 from hbroker.gateway.native_api import Rule
 from hbroker.gateway.reason_codes import Code
@@ -66,8 +67,14 @@ class FilePolicy:
     def exchange(
         self, candidate: Candidate, method: str, data: bytes, step: int
     ) -> Decision | Challenge | None:
-        """See `Policy`: every method is unknown."""
-        return None
+        """See `Policy`. SCRAM-SHA-256 is known if a user has a verifier for it."""
+        if method != METHOD or self._passwords is None or not self._passwords.has_scram:
+            return None
+        if not step:
+            return ScramExchange(self._passwords.scram_verifier).begin(data)
+        begun = candidate.exchange
+        assert isinstance(begun, ScramExchange), "it began with one"
+        return begun.end(data)
 
     def rules(self, username: str | None, client_id: str) -> Sequence[Rule]:
         """See `Policy`."""

@@ -32,7 +32,8 @@ class Candidate:
     """The client of a CONNECT. `listener`: the URL to which it connected. `password`: do not keep it.
 
     `names_user`: at this listener a certificate proves the user name. `certificate` is then its verified
-    common name; it is empty if there is no certificate or no common name in it.
+    common name; it is empty if there is no certificate or no common name in it. `exchange`: the state that the
+    last `Challenge` of this exchange holds.
     """
 
     client_id: str
@@ -43,6 +44,7 @@ class Candidate:
     certificate: str = ""
     version: int = 5
     names_user: bool = False
+    exchange: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,13 @@ class Admitted:
 
     `username`: the name by which it gets its rules. `proof`: given to `Policy.still_admits` after a reload;
     if that says no, the client is disconnected. `until_s`: when it is disconnected, in seconds since the Unix
-    epoch; None: never.
+    epoch; None: never. `data`: the last data of enhanced authentication, which CONNACK or AUTH holds.
     """
 
     username: str | None
     proof: str = ""
     until_s: int | None = None
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Enhanced authentication goes on with an AUTH that holds these data (MQTT 5 §4.12)."""
+    """Enhanced authentication goes on with an AUTH that holds these data (MQTT 5 §4.12).
+
+    `state`: whatever the next step needs; it comes back as `Candidate.exchange`.
+    """
 
     data: bytes
+    state: object = None
 
 
 Decision: TypeAlias = Admitted | Refusal

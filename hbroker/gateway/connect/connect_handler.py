@@ -142,8 +142,10 @@ class ConnectHandler:
         match answer:
             case Challenge(data=data):
                 self._context.native_api.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
-            case Admitted():
-                self._context.native_api.auth(connection.id, Code.SUCCESS, event.method, b"")
+            case Admitted(username=username) if username != connection.username:
+                return Code.NOT_AUTHORIZED
+            case Admitted(data=data):
+                self._context.native_api.auth(connection.id, Code.SUCCESS, event.method, data)
             case Refusal(code=code):
                 return code
             case None:
@@ -254,6 +256,7 @@ class ConnectHandler:
             certificate=event.certificate_name if names_user else "",
             version=event.version,
             names_user=names_user,
+            exchange=connection.exchange,
         )
 
     def _check(self, now: int, connection: Connection, policy: Policy, check: Check) -> None:
@@ -307,7 +310,9 @@ class ConnectHandler:
             self._exchanges.set(connection, now + _AUTH_TIMEOUT)
         step, connection.step = connection.step, connection.step + 1
         answer = self._context.policy.exchange(self._candidate(connection), method, data, step)
-        if not isinstance(answer, Challenge):
+        if isinstance(answer, Challenge):
+            connection.exchange = answer.state
+        else:
             self._end_exchange(now, connection, answer)
         return answer
 
@@ -316,7 +321,7 @@ class ConnectHandler:
         self._exchanges.cancel(connection)
         if connection.attempt is not None:
             settle_tokens(self._attempts, now, connection.attempt, decision)
-        connection.attempt, connection.step = None, 0
+        connection.attempt, connection.step, connection.exchange = None, 0, None
 
     def _apply_decision(self, now: int, connection: Connection, decision: Decision) -> None:
         if isinstance(decision, Refusal):
@@ -326,7 +331,7 @@ class ConnectHandler:
         if self._remembers and name is not None and password is not None:
             self._attempts.remember(name, password)
         connection.username, connection.proof = decision.username, decision.proof
-        connection.until_s = decision.until_s
+        connection.until_s, connection.auth_data = decision.until_s, decision.data
         connection.acl = self._context.access.of(decision.username, connection.client_id)
         will = connection.event.will
         if will is not None and not may_write(self._context.access.rules(connection.acl), will.topic):
@@ -541,6 +546,7 @@ class ConnectHandler:
             server_keep_alive_s=connect_request.keep_alive_s,
             session_expiry_s=connect_request.changed_expiry_s,
             auth_method=event.auth_method,
+            auth_data=connection.auth_data,
         )
         self._context.native_api.accept(connection.id, accept)
         username, is_present = connection.username, connection.was_present
