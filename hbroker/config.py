@@ -90,7 +90,8 @@ class TlsSettings:
 
     `client_ca`: the certificates that sign client certificates; empty: the gateway asks for no client
     certificate. `needs_certificate`: the gateway refuses a client without a certificate. `names_user`: the
-    certificate's common name is the user name, and no password is needed.
+    certificate's common name is the user name, and no password is needed. `names_client`: it is the only client
+    id that the client may have.
     """
 
     certificate: str
@@ -98,6 +99,7 @@ class TlsSettings:
     client_ca: str = ""
     needs_certificate: bool = False
     names_user: bool = False
+    names_client: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ LISTENER_KEYS: Final = (
     "connect_rate",
     "packet_bytes",
 )
-TLS_KEYS: Final = ("certificate", "key", "client_ca", "client_certificate", "names_user")
+TLS_KEYS: Final = ("certificate", "key", "client_ca", "client_certificate", "names_user", "names_client")
 GATEWAY_LIMIT_RANGES: Final = {
     "connections": (1, 10_000_000),
     "in_flight": (1, 65_535),
@@ -180,6 +180,10 @@ def _read_tls(node: yaml.Node, report: Report, directory: Path) -> TlsSettings |
     )
     client_certificate = _choice(values, "client_certificate", ("optional", "required"), report)
     names_user = optional(values, "names_user", report.truth) or False
+    names_client = optional(values, "names_client", report.truth) or False
+    if names_client and client_certificate != "required":
+        message = "without a certificate a client could have the client id of another"
+        report.error(values["names_client"], message, "add `client_certificate: required`")
     if (client_certificate or names_user) and "client_ca" not in values:
         remedy = "add `client_ca: <file>`, the certificates that sign those of clients"
         report.error(node, "tls asks for client certificates, and has no `client_ca`", remedy)
@@ -188,6 +192,7 @@ def _read_tls(node: yaml.Node, report: Report, directory: Path) -> TlsSettings |
         **{"certificate": "", "key": "", **files},
         needs_certificate=client_certificate == "required",
         names_user=names_user,
+        names_client=names_client,
     )
 
 

@@ -68,6 +68,9 @@ _COUNTED: Final = {
     Bound.NAME: "refused_name",
 }
 _NATIVE_COUNTERS: Final = {**{bound.value: name for bound, name in _COUNTED.items()}, BUSY: "refused_busy"}
+_OTHER_CLIENT_ID: Final = Refusal(
+    Code.CLIENT_IDENTIFIER_NOT_VALID, "the client id is not the common name of the certificate"
+)
 _TOO_LONG: Final = "the authentication took too long"
 _EXPIRED: Final = "the token has expired"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
@@ -118,6 +121,10 @@ class ConnectHandler:
             self._refuse_unnamed(now, event, connect_request)
             return
         connection = Connection(event, connect_request)
+        tls = self._context.settings.listeners[event.listener].tls
+        if tls is not None and tls.names_client and connection.client_id != event.certificate_name:
+            self._refuse_unnamed(now, event, _OTHER_CLIENT_ID)
+            return
         self._context.connection_table.add(connection)
         if event.auth_method is not None:
             self._exchange(now, connection, event.auth_method, event.auth_data)
