@@ -90,7 +90,8 @@ class TlsSettings:
 
     `client_ca`: the certificates that sign client certificates; empty: the gateway asks for no client
     certificate. `needs_certificate`: the gateway refuses a client without a certificate. `names_user`: the
-    certificate's common name is the user name, and no password is needed.
+    certificate's common name is the user name, and no password is needed. `names_client`: it is the only client
+    id that the client may have.
     """
 
     certificate: str
@@ -98,6 +99,7 @@ class TlsSettings:
     client_ca: str = ""
     needs_certificate: bool = False
     names_user: bool = False
+    names_client: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +160,23 @@ class GatewayLimits:
 class AccessSettings:
     """Which clients may use a gateway.
 
-    `passwords`, `acl`: paths of files; empty: no file. `anonymous`: whether clients may connect without a
-    user name; None: they may if there is no file of passwords.
+    `passwords`, `acl`: paths of files; empty: no file. `jwt_keys`: the path or the URL of the JSON Web Key Set
+    that verifies tokens, which clients send as passwords; empty: there are no tokens. `jwt_issuer`,
+    `jwt_audience`: the `iss` and `aud` that tokens must have; empty: any. `anonymous`: whether clients may
+    connect without a user name; None: they may if there are neither passwords nor tokens.
     """
 
     passwords: str = ""
     acl: str = ""
+    jwt_keys: str = ""
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
     anonymous: bool | None = None
+
+    @property
+    def proves_clients(self) -> bool:
+        """Whether clients must prove their names."""
+        return bool(self.passwords or self.jwt_keys)
 
 
 @dataclass(frozen=True, slots=True)

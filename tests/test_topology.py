@@ -156,6 +156,8 @@ def test_every_setting_is_read() -> None:
         ("192.0.2.1", "", "", True),
         ("192.0.2.1", "", "anonymous: true", False),
         ("192.0.2.1", "", "passwords: users", False),
+        ("192.0.2.1", "", "jwt_keys: keys.json", False),
+        ("192.0.2.1", "", "jwt_keys: http://127.0.0.1:80/keys", False),
         ("192.0.2.1", "", "anonymous: true, passwords: users", False),
         ("192.0.2.1", "", "anonymous: false", True),  # any name with any password is accepted
         ("192.0.2.1", "", "acl: rules", True),
@@ -184,6 +186,28 @@ def test_a_listener_without_authentication_is_local_or_explicitly_anonymous(
     else:
         assert not is_refused
     topology.parse(text, has_policy=True)
+
+
+@pytest.mark.parametrize(
+    ("auth", "told"),
+    [
+        ("jwt_keys: http://login.example.org/keys", "whoever changes what comes over http gets in"),
+        ("jwt_issuer: us", "jwt_keys names no file and no URL"),
+    ],
+)
+def test_keys_of_tokens_come_over_a_safe_way(auth: str, told: str) -> None:
+    with pytest.raises(ConfigErrors, match=told):
+        topology.parse(f'auth: {{{auth}}}\nnodes: [{{name: root, subtree: "", listen: "127.0.0.1:0"}}]\n')
+
+
+def test_who_has_no_certificate_has_no_client_id_of_its_own() -> None:
+    tls = "{certificate: c, key: k, client_ca: a, names_client: true}"
+    with pytest.raises(ConfigErrors, match="a client could have the client id of another") as caught:
+        topology.parse(
+            'nodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n'
+            f'gateways: [{{name: g, listeners: [{{address: "127.0.0.1:1883", tls: {tls}}}]}}]\n'
+        )
+    assert caught.value.errors[0].line == 2
 
 
 def test_the_join_key_file_is_relative_to_the_topology_file(tmp_path: Path) -> None:

@@ -188,6 +188,7 @@ class Gateway:
         code: Code | None = None
         match event:
             case ClosedEvent():
+                self._connect_handler.handle_closed(connection)
                 self._disconnect_queue.add(now, connection, event)
             case AuthEvent():
                 code = self._connect_handler.handle_auth(now, connection, event)

@@ -221,6 +221,7 @@ class Accept:
     server_keep_alive_s: int | None = None
     session_expiry_s: int | None = None
     auth_method: str | None = None
+    auth_data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

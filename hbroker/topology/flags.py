@@ -36,7 +36,7 @@ COMMAND_LINE = "command line"
 _NUMBERS = frozenset({"workers", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES, *LISTENER_RANGES})
 """Keys whose values are numbers. In a file, a value without quotes shows that it is a number."""
 
-_TRUTHS = frozenset({"gives_way", "proxy_protocol", "names_user", "anonymous"})
+_TRUTHS = frozenset({"gives_way", "proxy_protocol", "names_user", "names_client", "anonymous"})
 
 
 def node_from_flags(

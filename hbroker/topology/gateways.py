@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -49,7 +50,7 @@ LISTENER_KEYS: Final = (
     "connect_rate",
     "packet_bytes",
 )
-TLS_KEYS: Final = ("certificate", "key", "client_ca", "client_certificate", "names_user")
+TLS_KEYS: Final = ("certificate", "key", "client_ca", "client_certificate", "names_user", "names_client")
 GATEWAY_LIMIT_RANGES: Final = {
     "connections": (1, 10_000_000),
     "in_flight": (1, 65_535),
@@ -136,6 +137,7 @@ def read_access(values: Mapping[str, yaml.Node], report: Report, directory: Path
     """Reads what `auth` says about MQTT clients. `runtime/gateway/files.py` reads the files that it names."""
     return AccessSettings(
         **_files(values, ("passwords", "acl"), report, directory),
+        **_tokens(values, report, directory),
         anonymous=optional(values, "anonymous", report.truth),
     )
 
@@ -178,6 +180,10 @@ def _read_tls(node: yaml.Node, report: Report, directory: Path) -> TlsSettings |
     )
     client_certificate = _choice(values, "client_certificate", ("optional", "required"), report)
     names_user = optional(values, "names_user", report.truth) or False
+    names_client = optional(values, "names_client", report.truth) or False
+    if names_client and client_certificate != "required":
+        message = "without a certificate a client could have the client id of another"
+        report.error(values["names_client"], message, "add `client_certificate: required`")
     if (client_certificate or names_user) and "client_ca" not in values:
         remedy = "add `client_ca: <file>`, the certificates that sign those of clients"
         report.error(node, "tls asks for client certificates, and has no `client_ca`", remedy)
@@ -186,6 +192,7 @@ def _read_tls(node: yaml.Node, report: Report, directory: Path) -> TlsSettings |
         **{"certificate": "", "key": "", **files},
         needs_certificate=client_certificate == "required",
         names_user=names_user,
+        names_client=names_client,
     )
 
 
@@ -198,6 +205,25 @@ def _files(
         if name == "":
             report.error(values[key], f"{key} names no file", "write the file's path, or remove the key")
     return {key: str(directory / name) if name else "" for key, name in names.items()}
+
+
+def _tokens(values: Mapping[str, yaml.Node], report: Report, directory: Path) -> dict[str, str]:
+    """What is said of tokens. Notes an error for a URL without TLS, and for keys without `jwt_keys`."""
+    found = {key: report.text(values[key], key) or "" for key in _JWT_KEYS if key in values}
+    keys = found.get("jwt_keys", "")
+    if found and not keys:
+        (node, *_) = (values[key] for key in _JWT_KEYS if key in values)
+        report.error(node, "jwt_keys names no file and no URL", "add `jwt_keys: <file>`")
+    url = urlsplit(keys)
+    if url.scheme in ("http", "https"):
+        if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
+            report.error(values["jwt_keys"], "whoever changes what comes over http gets in", "use https")
+    elif keys:
+        found["jwt_keys"] = str(directory / keys)
+    return found
+
+
+_JWT_KEYS: Final = ("jwt_keys", "jwt_issuer", "jwt_audience")
 
 
 def _path_of_url(node: yaml.Node, report: Report) -> str | None:

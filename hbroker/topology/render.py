@@ -80,6 +80,7 @@ def _tls(tls: TlsSettings) -> dict[str, Any]:
         client_ca=tls.client_ca,
         client_certificate=tls.client_ca and wanted,
         names_user=tls.names_user,
+        names_client=tls.names_client,
     )
 
 

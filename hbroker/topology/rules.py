@@ -77,14 +77,15 @@ def check_open(gateways: Sequence[ParsedGateway], access: AccessSettings, report
 
 
 _CLOSE_IT = (
-    "name a file of `passwords` (`hbroker passwd`), ask for client certificates, listen on 127.0.0.1, or say "
+    "name a file of `passwords` (`hbroker passwd`) or `jwt_keys`, ask for client certificates, listen on "
+    "127.0.0.1, or say "
     "`anonymous: true`"
 )
 
 
 def _is_open(listener: ListenerSettings, access: AccessSettings) -> bool:
     tls = listener.tls
-    if access.passwords or (tls is not None and tls.needs_certificate):
+    if access.proves_clients or (tls is not None and tls.needs_certificate):
         return False
     is_named = tls is not None and tls.names_user and access.anonymous is False
     return not is_named  # Without passwords, the gateway accepts any user name.

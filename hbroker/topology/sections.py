@@ -26,7 +26,7 @@ from hbroker.topology.document import Report, line_of, optional
 SECTIONS = ("nodes", "gateways", "auth", "security", "limits", "telemetry", "plan")
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability")
 JOIN_KEYS = ("join_key", "join_key_file")
-AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "anonymous")
+AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "jwt_keys", "jwt_issuer", "jwt_audience", "anonymous")
 LIMIT_RANGES = {
     "sessions": (1, 10_000_000),
     "sessions_per_address": (1, 10_000_000),

@@ -15,6 +15,7 @@ import yaml
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, USAGE
 from hbroker.gateway.access.password_file import hash_password
+from tests.gateway.connect.test_web_tokens import Issuer
 from tests.gateway.transports.certificates import Authority
 from tests.product.network import PATIENCE, network_up
 from tests.waiting import until
@@ -31,9 +32,11 @@ class Site:
         self.authority = Authority(directory, "ours")
         self.users = directory / "users"
         self.rules = directory / "rules"
+        self.keys = directory / "keys.json"
         self.file = directory / "site.yaml"
         self.users.write_text(f"alice:{hash_password('secret')}\n")
         self.rules.write_text("user alice\ntopic readwrite home/#\n")
+        self.keys.write_text(json.dumps({"keys": [Issuer().key()]}))
         self.tls = dict(self.authority.asking(self.authority.server(), "required"))
         self.write()
 
@@ -44,7 +47,7 @@ class Site:
                 {"name": name, "listeners": [LISTENER, {**LISTENER, "tls": self.tls}]}
                 for name in ("one", "two")
             ],
-            "auth": {"passwords": "users", "acl": "rules", "anonymous": False},
+            "auth": {"passwords": "users", "acl": "rules", "jwt_keys": "keys.json", "anonymous": False},
         }
         self.file.write_text(yaml.safe_dump(topology))
 
@@ -69,6 +72,11 @@ def break_rules(site: Site) -> str:
     return f"{site.rules}:2: 'a/#/b' is not a topic filter"
 
 
+def break_keys(site: Site) -> str:
+    site.keys.write_text("{}")
+    return f"{site.keys}: not a JSON Web Key Set"
+
+
 def break_certificate(site: Site) -> str:
     file = Path(site.tls["certificate"])
     file.write_text("this is none")
@@ -85,7 +93,7 @@ def exchange_keys(site: Site) -> str:
     return "key"
 
 
-DAMAGES = [break_users, lose_users, break_rules, break_certificate, lose_key, exchange_keys]
+DAMAGES = [break_users, lose_users, break_rules, break_keys, break_certificate, lose_key, exchange_keys]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -8,7 +8,8 @@ from typing import Final
 
 from hbroker.config import AccessSettings
 from hbroker.gateway.access import acl_file
-from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, FilePolicy, Refusal
+from hbroker.gateway.access.file_policy import FilePolicy
+from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, Refusal
 from hbroker.gateway.native_api import Rule
 from hbroker.gateway.reason_codes import Code
 

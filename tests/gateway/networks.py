@@ -7,7 +7,8 @@ from itertools import count
 from typing import Any, cast
 
 from hbroker.config import GatewayLimits, GatewaySettings, ListenerSettings
-from hbroker.gateway.access.policy import FilePolicy, Policy
+from hbroker.gateway.access.file_policy import FilePolicy
+from hbroker.gateway.access.policy import Policy
 from hbroker.gateway.control import Gateway
 from hbroker.gateway.native_api import (
     ClosedEvent,

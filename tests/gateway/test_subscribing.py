@@ -10,7 +10,7 @@ import pytest
 from hbroker._native import Message
 from hbroker.config import GatewayLimits
 from hbroker.gateway.access.acl_file import parse
-from hbroker.gateway.access.policy import FilePolicy
+from hbroker.gateway.access.file_policy import FilePolicy
 from hbroker.gateway.connections.connection import MOST_SHAPES
 from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions
 from hbroker.gateway.network_clients import network_session

@@ -32,7 +32,7 @@ _TEXT = """\
 MQTT clients of every version attach to the network here. Any number of gateways may run, on any
 hosts: a client id is connected at one of them, and its session is known at all. With nothing but
 --root it takes clients of this host alone, on ports 1883 (MQTT) and 8083 (WebSocket) of 127.0.0.1.
-A listener for other hosts needs --passwords or client certificates; without them it is refused,
+A listener for other hosts needs --passwords, --jwt-keys or client certificates, or it is refused,
 unless --anonymous true says that everybody may come.
 A `ready` line comes once it takes clients. SIGHUP reads passwords, rules and certificates again,
 and with --config the limits, too.
@@ -65,6 +65,9 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     ("--server-reference", "TEXT", "told to clients when it ends"),
     ("--passwords", "FILE", "users, as `hbroker passwd` writes them"),
     ("--acl", "FILE", "who may read and write what, as mosquitto has it"),
+    ("--jwt-keys", "FILE|URL", "the key set that verifies tokens, which clients send as passwords"),
+    ("--jwt-issuer", "TEXT", "the `iss` that tokens must have"),
+    ("--jwt-audience", "TEXT", "the `aud` that tokens must have"),
     ("--anonymous", "true|false", "whether clients without a user name may"),
     ("--join-key-file", "FILE", "holds the network's secret"),
     ("--connections", "N", "clients at most"),
@@ -163,7 +166,9 @@ def _from_flags(
     return gateway_from_flags(
         gateway={"name": name or _default_name(), **those("listen", "workers", "server_reference")},
         listeners=listeners or DEFAULT_LISTENERS,
-        auth=those("join_key_file", "passwords", "acl", "anonymous"),
+        auth=those(
+            "join_key_file", "passwords", "acl", "jwt_keys", "jwt_issuer", "jwt_audience", "anonymous"
+        ),
         limits=those(*GATEWAY_LIMIT_RANGES),
         root=root or format_address(DEFAULT_ROOT),
         has_policy=has_policy,

@@ -17,11 +17,14 @@ _TEXT = """\
 Sets the password of a user, or removes the user. The file is made where it does not exist, and
 only its owner can read it then. It holds a hash of each password (argon2id), one `user:hash` a
 line. Where stdin is a terminal the password is asked for, twice; else its first line is taken.
-A gateway reads the file when it starts, and at SIGHUP.
+A gateway reads the file when it starts, and at SIGHUP. With --scram the user may log in by
+SCRAM-SHA-256 (MQTT 5), too, where the password does not travel; its hash is easier to guess from
+a stolen file.
 
 examples:
   hbroker passwd users alice
   echo "$PASSWORD" | hbroker passwd users alice
+  hbroker passwd --scram users alice
   hbroker passwd -D users alice
 
 exit codes: 0 done, 1 no such user, or the passwords differ, 2 the file is wrong
@@ -30,10 +33,12 @@ exit codes: 0 done, 1 no such user, or the passwords differ, 2 the file is wrong
 
 @command("passwd", _TEXT)
 @click.option("-D", "--delete", is_flag=True, help="remove the user")
+@click.option("--scram", is_flag=True, help="make a verifier for SCRAM-SHA-256")
 @click.argument("file", type=PATH)
 @click.argument("user")
-def passwd(file: Path, user: str, delete: bool) -> int:
+def passwd(file: Path, user: str, delete: bool, scram: bool) -> int:
     """Returns 0 once the file is written. Raises LocalError, ConfigErrors for a wrong file, and OSError."""
+    from hbroker.gateway.access.scram import ScramVerifier
     from hbroker.gateway.access.password_file import hash_password, parse, with_user, without_user
 
     if ":" in user or not user.isprintable() or not user.strip():
@@ -48,7 +53,8 @@ def passwd(file: Path, user: str, delete: bool) -> int:
         password = _password()
         if password is None:
             raise LocalError("the two passwords differ, or are empty")
-        changed = with_user(text, user, hash_password(password))
+        hash = str(ScramVerifier.of(password)) if scram else hash_password(password)
+        changed = with_user(text, user, hash)
     _replace(file, changed)
     return DONE
 

@@ -1,7 +1,7 @@
 """The file of user names and passwords, one `user:hash` a line.
 
-Hashes are argon2id's, which `hbroker passwd` and mosquitto_passwd since 2.1 write, or the PBKDF2 hashes
-(`$7$`) of earlier versions of mosquitto_passwd. A check takes tens of milliseconds, on purpose. So a right
+Hashes are argon2id's, which `hbroker passwd` and mosquitto_passwd since 2.1 write, the PBKDF2 hashes (`$7$`)
+of earlier versions of mosquitto_passwd, or verifiers for SCRAM (`hbroker passwd --scram`). A check takes tens of milliseconds, on purpose. So a right
 password is remembered as a keyed hash, whose key only this process has: devices that all come back at once do
 not wait, and no password is in memory. It is remembered until the file has another hash for the user.
 
@@ -25,6 +25,7 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.gateway.access.scram import ScramVerifier
 
 __all__ = [
     "MEMORY_KIB",
@@ -86,6 +87,17 @@ class Passwords:
         self._verified = verified
         self._memory = memory
         self._decoy = _decoy(self._hashes.values())
+
+    def scram_verifier(self, user: str) -> tuple[ScramVerifier, str] | None:
+        """The user's SCRAM verifier, and its line in the file; None: the user has none."""
+        hash = self._hashes.get(user, "")
+        verifier = ScramVerifier.parse(hash)
+        return None if verifier is None else (verifier, hash)
+
+    @property
+    def has_scram(self) -> bool:
+        """Whether a user has a SCRAM verifier."""
+        return any(ScramVerifier.parse(hash) is not None for hash in self._hashes.values())
 
     def hash_of(self, user: str) -> str | None:
         """The hash of a user in the file; None: there is no such user."""
@@ -177,6 +189,8 @@ def _memory_kib(hash: str) -> int:
 def _is_hash(hash: str) -> bool:
     if hash.startswith(_PBKDF2):
         return _pbkdf2_parts(hash) is not None
+    if ScramVerifier.parse(hash) is not None:
+        return True
     try:
         return hash.startswith(_ARGON2) and _memory_kib(hash) <= _MOST_KIB
     except InvalidHashError:
@@ -184,6 +198,9 @@ def _is_hash(hash: str) -> bool:
 
 
 def _matches(hash: str, password: bytes) -> bool:
+    verifier = ScramVerifier.parse(hash)
+    if verifier is not None:
+        return verifier.verify(password)
     if not hash.startswith(_PBKDF2):
         try:
             return _hasher.verify(hash, password)

@@ -68,7 +68,11 @@ _COUNTED: Final = {
     Bound.NAME: "refused_name",
 }
 _NATIVE_COUNTERS: Final = {**{bound.value: name for bound, name in _COUNTED.items()}, BUSY: "refused_busy"}
+_OTHER_CLIENT_ID: Final = Refusal(
+    Code.CLIENT_IDENTIFIER_NOT_VALID, "the client id is not the common name of the certificate"
+)
 _TOO_LONG: Final = "the authentication took too long"
+_EXPIRED: Final = "the token has expired"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
 
 
@@ -95,6 +99,8 @@ class ConnectHandler:
         self._claims: TimerQueue[Connection] = TimerQueue()
         self._resumptions: TimerQueue[Connection] = TimerQueue()
         self._exchanges: TimerQueue[Connection] = TimerQueue()
+        self._admissions: TimerQueue[int] = TimerQueue()
+        """The ends of admissions, by the number of the connection."""
         self.pending_connects = PendingConnects(context.connection_table, self._claim, self._refuse_oldest)
         self._stale_sessions = StaleSessions(context, mqtt_subscriptions, session_store)
         self.is_stopping = False
@@ -115,6 +121,10 @@ class ConnectHandler:
             self._refuse_unnamed(now, event, connect_request)
             return
         connection = Connection(event, connect_request)
+        tls = self._context.settings.listeners[event.listener].tls
+        if tls is not None and tls.names_client and connection.client_id != event.certificate_name:
+            self._refuse_unnamed(now, event, _OTHER_CLIENT_ID)
+            return
         self._context.connection_table.add(connection)
         if event.auth_method is not None:
             self._exchange(now, connection, event.auth_method, event.auth_data)
@@ -139,8 +149,10 @@ class ConnectHandler:
         match answer:
             case Challenge(data=data):
                 self._context.native_api.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
-            case Admitted():
-                self._context.native_api.auth(connection.id, Code.SUCCESS, event.method, b"")
+            case Admitted(username=username) if username != connection.username:
+                return Code.NOT_AUTHORIZED
+            case Admitted(data=data):
+                self._context.native_api.auth(connection.id, Code.SUCCESS, event.method, data)
             case Refusal(code=code):
                 return code
             case None:
@@ -181,12 +193,18 @@ class ConnectHandler:
         if connection.state is State.RESUMING and not connection.awaited:
             self._accept(now, connection)
 
+    def handle_closed(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._admissions.cancel(connection.id)
+
     def handle_timeout(self, now: int) -> None:
         """Sends waiting claims, and ends what has timed out."""
         self.pending_connects.handle_timeout(now)
         self._claim_requests.handle_timeout(now)
         for connection in self._exchanges.due(now):
             self._give_up_exchange(now, connection)
+        for number in self._admissions.due(now):
+            self._end_admission(now, number)
         for connection in self._claims.due(now):
             self._proceed_when_claimed(now, connection)
         for connection in self._resumptions.due(now):
@@ -204,6 +222,7 @@ class ConnectHandler:
             self._claims.next(),
             self._resumptions.next(),
             self._exchanges.next(),
+            self._admissions.next(),
             self._stale_sessions.poll_timeout(),
         )
 
@@ -244,6 +263,7 @@ class ConnectHandler:
             certificate=event.certificate_name if names_user else "",
             version=event.version,
             names_user=names_user,
+            exchange=connection.exchange,
         )
 
     def _check(self, now: int, connection: Connection, policy: Policy, check: Check) -> None:
@@ -278,6 +298,11 @@ class ConnectHandler:
         elif connection.state is State.OPEN:
             self._disconnect_handler.disconnect(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
 
+    def _end_admission(self, now: int, number: int) -> None:
+        connection = self._context.connection_table.get(number)
+        if connection is not None:
+            self._disconnect_handler.disconnect(now, connection, Code.NOT_AUTHORIZED, _EXPIRED)
+
     def _step(
         self, now: int, connection: Connection, method: str, data: bytes
     ) -> Decision | Challenge | None:
@@ -292,7 +317,9 @@ class ConnectHandler:
             self._exchanges.set(connection, now + _AUTH_TIMEOUT)
         step, connection.step = connection.step, connection.step + 1
         answer = self._context.policy.exchange(self._candidate(connection), method, data, step)
-        if not isinstance(answer, Challenge):
+        if isinstance(answer, Challenge):
+            connection.exchange = answer.state
+        else:
             self._end_exchange(now, connection, answer)
         return answer
 
@@ -301,7 +328,7 @@ class ConnectHandler:
         self._exchanges.cancel(connection)
         if connection.attempt is not None:
             settle_tokens(self._attempts, now, connection.attempt, decision)
-        connection.attempt, connection.step = None, 0
+        connection.attempt, connection.step, connection.exchange = None, 0, None
 
     def _apply_decision(self, now: int, connection: Connection, decision: Decision) -> None:
         if isinstance(decision, Refusal):
@@ -311,6 +338,7 @@ class ConnectHandler:
         if self._remembers and name is not None and password is not None:
             self._attempts.remember(name, password)
         connection.username, connection.proof = decision.username, decision.proof
+        connection.until_s, connection.auth_data = decision.until_s, decision.data
         connection.acl = self._context.access.of(decision.username, connection.client_id)
         will = connection.event.will
         if will is not None and not may_write(self._context.access.rules(connection.acl), will.topic):
@@ -503,6 +531,10 @@ class ConnectHandler:
         self._resumptions.cancel(connection)
         connection.state_machine.handle(Event.READY)
         connection.connected_at_us = self._context.clock.unix_us(now)
+        if connection.until_s is not None:
+            self._admissions.set(
+                connection.id, now + connection.until_s * SECOND - connection.connected_at_us
+            )
         self._context.count("accepted")
         connect_request, limits, event = connection.connect_request, self._context.limits, connection.event
         assert connection.session is not None, "it was opened"
@@ -521,6 +553,7 @@ class ConnectHandler:
             server_keep_alive_s=connect_request.keep_alive_s,
             session_expiry_s=connect_request.changed_expiry_s,
             auth_method=event.auth_method,
+            auth_data=connection.auth_data,
         )
         self._context.native_api.accept(connection.id, accept)
         username, is_present = connection.username, connection.was_present

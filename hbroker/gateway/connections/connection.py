@@ -112,10 +112,16 @@ class Connection:
     )
     username: str | None = None
     proof: str = ""
+    until_s: int | None = None
+    """As in `Admitted`."""
     attempt: AttemptSource | None = None
     """The source of the AUTH exchange that has begun, which counts as an attempt."""
     step: int = 0
     """The next step of that exchange."""
+    exchange: object = None
+    """What the policy needs for it."""
+    auth_data: bytes = b""
+    """The last data of the exchange, for CONNACK."""
     expiry_s: int = 0
     is_persistent: bool = False
     connected_at_us: int = 0

@@ -18,8 +18,9 @@ from typing import Final
 from hbroker.config import AccessSettings
 from hbroker.errors import ConfigError
 from hbroker.gateway.access.password_file import MEMORY_KIB, Passwords
-from hbroker.gateway.access.policy import FilePolicy, Policy
-from hbroker.runtime.gateway.files import read_rules, read_users
+from hbroker.gateway.access.file_policy import FilePolicy
+from hbroker.gateway.access.policy import Policy
+from hbroker.runtime.gateway.files import read_rules, read_tokens, read_users
 from hbroker.runtime.logs import EventLog
 
 __all__ = ["MemoryBudget", "VerifiedPasswordCache", "load_policy"]
@@ -106,7 +107,8 @@ def load_policy(access: AccessSettings, hook: str = "") -> Policy:
     """Makes the policy. `hook`: `module:name` of a callable that makes it, called with `access`; empty: from
     files.
 
-    Raises ConfigErrors with all errors of a file, and ConfigError if the hook cannot be imported.
+    Keys of tokens may come from a URL, for up to ten seconds. Raises ConfigErrors with all errors of a file,
+    and ConfigError if the hook cannot be imported, or the keys cannot be read.
     """
     if hook:
         return _hooked(access, hook)
@@ -119,8 +121,8 @@ def load_policy(access: AccessSettings, hook: str = "") -> Policy:
             remedy=f"a guess for one of them takes more than {MEMORY_KIB // 1024} MiB: "
             f"`hbroker passwd {access.passwords} USER` makes a smaller hash",
         )
-    anonymous = users is None if access.anonymous is None else access.anonymous
-    return FilePolicy(users, rules, anonymous=anonymous)
+    anonymous = not access.proves_clients if access.anonymous is None else access.anonymous
+    return FilePolicy(users, rules, tokens=read_tokens(access), anonymous=anonymous)
 
 
 def _hooked(access: AccessSettings, hook: str) -> Policy:

@@ -113,6 +113,8 @@ class _Process:
         self._log = EventLog("gateway")
         if settings.security.is_on and key_log_file():
             self._log.warning("keys_logged", file=key_log_file())
+        self._reloading: asyncio.Task[None] | None = None
+        self._reloads_again = False
         self._control = Gateway(
             settings,
             self._core,
@@ -273,10 +275,22 @@ class _Process:
         self._iterate()
 
     def _reload_files(self) -> None:
-        """Handles SIGHUP."""
+        """Handles SIGHUP. While the files are read, clients are served."""
+        if self._reloading is not None and not self._reloading.done():
+            self._reloads_again = True
+            return
+        self._reloading = asyncio.create_task(self._reload_now())
+
+    async def _reload_now(self) -> None:
+        self._reloads_again = True
+        while self._reloads_again:
+            self._reloads_again = False
+            await self._reload_once()
+
+    async def _reload_once(self) -> None:
         try:
             settings = self._settings if self._reload is None else self._reload()
-            policy = load_policy(settings.access, self._hook)
+            policy = await asyncio.to_thread(load_policy, settings.access, self._hook)
             listeners = self._set_listeners(settings)
         except (ConfigError, ConfigErrors) as wrong:
             self._log.error("not_reloaded", errors=str(wrong))

@@ -26,7 +26,8 @@ from hbroker.gateway.access.password_checks import (
     PasswordChecks,
     new_attempts,
 )
-from hbroker.gateway.access.policy import Admitted, Candidate, Decision, FilePolicy, Refusal
+from hbroker.gateway.access.file_policy import FilePolicy
+from hbroker.gateway.access.policy import Admitted, Candidate, Decision, Refusal
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.gateway.reason_codes import Code
 from tests.gateway.networks import SECOND, Client, FakeGateway

@@ -56,6 +56,7 @@ def _listeners(authority: Authority) -> dict[str, dict[str, Any]]:
         "tls": {"tls": tls},
         "asks": {"tls": authority.asking(server, "optional")},
         "needs": {"tls": authority.asking(server, "required")},
+        "own id": {"tls": {**authority.asking(server, "required"), "names_client": True}},
         "wss": {"tls": tls, "websocket": "/mqtt"},
         "proxied": {"proxy_protocol": True},
         "proxied tls": {"proxy_protocol": True, "tls": tls},

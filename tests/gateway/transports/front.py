@@ -82,9 +82,13 @@ class Front:
     def reload(self) -> str:
         """Sends SIGHUP. Returns the log line with the result."""
         before = len(self._results())
-        os.kill(self._process.pid, signal.SIGHUP)
+        self.hang_up()
         until(lambda: len(self._results()) > before, "a word on SIGHUP", PATIENCE)
         return self._results()[-1]
+
+    def hang_up(self) -> None:
+        """Sends SIGHUP."""
+        os.kill(self._process.pid, signal.SIGHUP)
 
     def log(self) -> str:
         """The log so far."""

@@ -13,7 +13,7 @@ from tests.gateway.transports.certificates import Authority, Pair
 from tests.gateway.transports.front import Client, Front, flood
 from tests.gateway_native.wire import CONNACK, PUBACK, SUBACK, connect, packet, publish, subscribe, text
 
-BAD_USER_NAME, NOT_AUTHORIZED = 0x86, 0x87
+WRONG_CLIENT_ID, BAD_USER_NAME, NOT_AUTHORIZED = 0x85, 0x86, 0x87
 MIB = 1 << 20
 
 
@@ -107,6 +107,18 @@ class TestNames:
                 ann.send(publish(topic, b"", qos=1, packet_id=packet_id))
             refused = {body[1]: NOT_AUTHORIZED in body for body in (ann.expect(PUBACK), ann.expect(PUBACK))}
             assert refused == {2: False, 3: True}
+
+    def test_the_client_id_is_that_of_the_certificate(
+        self, front: Front, authority: Authority, name: str
+    ) -> None:
+        """`names_client: true`."""
+        context = authority.context(authority.client(name))
+        with Client(front.secure("own id", context)) as own:
+            own.open(name)
+        for other in (f"{name}-other", ""):
+            with Client(front.secure("own id", context)) as client:
+                client.send(connect(other))
+                assert client.expect(CONNACK)[1] == WRONG_CLIENT_ID
 
     def test_a_placeholder_in_a_common_name_is_not_replaced(
         self, front: Front, authority: Authority, name: str

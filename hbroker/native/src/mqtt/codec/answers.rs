@@ -45,7 +45,7 @@ pub fn put_accept(
     properties.u16(0x22, Some(settings.topic_alias_maximum).filter(|most| *most > 0));
     properties.u16(0x13, accept.keep_alive);
     properties.text(0x15, accept.authentication_method.as_deref());
-    properties.text(0x16, accept.authentication_method.as_ref().map(|_| ""));
+    properties.binary(0x16, accept.authentication_method.as_ref().map(|_| &accept.authentication_data[..]));
     let head = [u8::from(accept.session_present), Reason::SUCCESS.0];
     put(out, response_options, kind::CONNACK, &head, properties, "", &[])
 }

@@ -114,6 +114,8 @@ pub struct Accept {
     /// In seconds, in place of the client's value; None: the client's value holds.
     pub session_expiry: Option<u32>,
     pub authentication_method: Option<String>,
+    /// The last data of an authentication by AUTH.
+    pub authentication_data: Vec<u8>,
 }
 
 /// Why the server refuses a client or closes a connection.

@@ -80,6 +80,7 @@ pub struct Accept {
     server_keep_alive_s: Option<u16>,
     session_expiry_s: Option<u32>,
     auth_method: Option<String>,
+    auth_data: Vec<u8>,
 }
 
 impl Accept {
@@ -90,6 +91,7 @@ impl Accept {
             keep_alive: self.server_keep_alive_s,
             session_expiry: self.session_expiry_s,
             authentication_method: self.auth_method,
+            authentication_data: self.auth_data,
         };
         let settings = SessionSettings {
             inflight: self.in_flight,
