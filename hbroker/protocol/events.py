@@ -13,6 +13,7 @@ __all__ = [
     "ChildJoined",
     "ChildLeft",
     "Diagnostics",
+    "JoinDenied",
     "Joined",
     "LeaseLost",
     "Left",
@@ -109,6 +110,17 @@ class ChildJoined:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinDenied:
+    """Somebody tried to join under a name, and did not prove that it may. `why`: the counter of such JOINs,
+    `unauthenticated` or `uncertified` (§5.5). At most one in a second is reported."""
+
+    subtree: str
+    node: str
+    address: Address
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChildAway:
     """The link to a child is down. Its lease goes on."""
 
@@ -142,6 +154,7 @@ NodeEvent: TypeAlias = (
     | Ordered
     | Left
     | ChildJoined
+    | JoinDenied
     | ChildAway
     | ChildLeft
     | TookBack

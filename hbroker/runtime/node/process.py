@@ -31,6 +31,7 @@ from hbroker.config import Durability, NodeSettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.protocol.events import (
     ChildJoined,
+    JoinDenied,
     LeaseLost,
     NameTaken,
     NodeEvent,
@@ -322,14 +323,14 @@ class _Process:
         entry = {field.name: getattr(node_event, field.name) for field in fields(node_event)}
         if isinstance(node_event, Refused):
             entry["reason"] = reason_name(node_event.reason)
-        if isinstance(node_event, ChildJoined | NameTaken):
+        if isinstance(node_event, ChildJoined | JoinDenied | NameTaken):
             entry["address"] = format_address(node_event.address)
         if isinstance(node_event, NameTaken):
             entry["advice"] = "it claims nothing until the other has left: give one of the two another name"
         if isinstance(node_event, Unproved):
             entry["advice"] = "see that both nodes have the network's join key; this one goes on asking"
         event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node_event).__name__).lower()
-        if isinstance(node_event, Refused | Unproved | NameTaken | LeaseLost | PolicyLowered):
+        if isinstance(node_event, Refused | Unproved | NameTaken | LeaseLost | PolicyLowered | JoinDenied):
             self._log.warning(event, **entry)
         else:
             self._log.info(event, **entry)

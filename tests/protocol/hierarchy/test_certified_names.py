@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbroker.protocol.events import Refused
+from hbroker.protocol.events import JoinDenied, Refused
 from hbroker.protocol.packets import Address
 from tests.protocol.world import World
 
@@ -24,6 +24,13 @@ def test_a_node_joins_under_the_name_in_its_certificate(in_certificate: str | No
     refused = [event.subtree for event in world.events("kitchen") if isinstance(event, Refused)]
     assert refused == ([] if may_join else ["$SYS/nodes/kitchen", "home/kitchen"])
     assert kitchen.node.has_stopped != may_join
+    denied = [event for event in world.events("root") if isinstance(event, JoinDenied)]
+    if may_join:
+        assert not denied
+    else:
+        first = JoinDenied("$SYS/nodes/kitchen", "kitchen", kitchen.settings.listen, "uncertified")
+        assert denied[0] == first
+        assert len(denied) <= 2, "one in a second at most"
 
 
 def test_a_lease_is_not_renewed_without_the_certificate() -> None:

@@ -16,6 +16,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
+from hbroker.protocol.events import JoinDenied
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.join_proofs import Nonces, invitation_credential, is_proof, join_credential
 from hbroker.protocol.hierarchy.parent.delegation import Child
@@ -170,6 +171,8 @@ class JoinResponder:
         self._fencing: ExpiringCache[str, bool] = ExpiringCache(MOST_FENCING)
         """Subtrees whose new owner will be under `fence`. What is delegated below them must be under `fence`
         first."""
+        self._next_report = 0
+        """When a JOIN that is not proved is reported again."""
 
     # Change
 
@@ -180,10 +183,10 @@ class JoinResponder:
             self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
         elif not self._is_proved(now, requester, join):
             if join.credential:
-                self._diagnostics.drop("unauthenticated")
+                self._deny(now, requester, applicant, "unauthenticated")
             self._refuse(requester, join, _UNPROVED, self._nonces.current(now, "join", *requester.address))
         elif not self._is_certified(requester, applicant):
-            self._diagnostics.drop("uncertified")
+            self._deny(now, requester, applicant, "uncertified")
             self._refuse(requester, join, _UNPROVED)
         elif applicant.epoch > max(self._clock.at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD:
             self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
@@ -221,6 +224,14 @@ class JoinResponder:
         if certified_name is None or requester.session_link is None:
             return True
         return certified_name(requester.address) == applicant.node
+
+    def _deny(self, now: int, requester: Requester, applicant: Applicant, why: str) -> None:
+        """Counts a JOIN that was not proved. Reports it, unless another one was reported a moment ago."""
+        self._diagnostics.drop(why)
+        if now >= self._next_report:
+            self._next_report = now + timers.SECOND
+            denied = JoinDenied(applicant.subtree, applicant.node, requester.address, why)
+            self._diagnostics.add_event(denied)
 
     def _decide(self, now: int, requester: Requester, join: pb.Join, applicant: Applicant) -> None:
         decision = self._decision(requester, applicant)
