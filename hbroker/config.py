@@ -89,9 +89,9 @@ class TlsSettings:
     """TLS of one listener. All files are PEM.
 
     `client_ca`: the certificates that sign client certificates; empty: the gateway asks for no client
-    certificate. `needs_certificate`: the gateway refuses a client without a certificate. `names_user`: the
-    certificate's common name is the user name, and no password is needed. `names_client`: it is the only client
-    id that the client may have.
+    certificate. `needs_certificate`: the gateway refuses a client without a certificate. `names_user`:
+    the certificate's common name is the user name, and no password is needed. `names_client`: it is the
+    only client id that the client may have.
     """
 
     certificate: str
@@ -160,10 +160,10 @@ class GatewayLimits:
 class AccessSettings:
     """Which clients may use a gateway.
 
-    `passwords`, `acl`: paths of files; empty: no file. `jwt_keys`: the path or the URL of the JSON Web Key Set
-    that verifies tokens, which clients send as passwords; empty: there are no tokens. `jwt_issuer`,
-    `jwt_audience`: the `iss` and `aud` that tokens must have; empty: any. `anonymous`: whether clients may
-    connect without a user name; None: they may if there are neither passwords nor tokens.
+    `passwords`, `acl`: paths of files; empty: no file. `jwt_keys`: the path or the URL of the JSON Web Key
+    Set that verifies tokens, which clients send as passwords; empty: there are no tokens. `jwt_issuer`,
+    `jwt_audience`: the `iss` and `aud` that tokens must have; empty: any. `anonymous`: whether clients
+    may connect without a user name; None: they may if there are neither passwords nor tokens.
     """
 
     passwords: str = ""

@@ -272,7 +272,7 @@ def test_gateways_are_read_completely() -> None:
     assert third.tls is not None
     assert (third.tls.certificate, third.tls.needs_certificate) == ("dir/c.pem", True)
     assert (gate.limits.in_flight, gate.limits.keep_alive, gate.workers) == (20, 300, 2)
-    assert gate.access == AccessSettings("dir/users", "dir/rules", False)
+    assert gate.access == AccessSettings("dir/users", "dir/rules", anonymous=False)
     assert plain.limits == GatewayLimits()
     assert network.gateway("plain") is plain
     assert network.on_ports({"root": 9}).gateways[0].root == ("127.0.0.1", 9)

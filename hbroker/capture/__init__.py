@@ -8,6 +8,6 @@
     packet_filter   the kernel's filter for a capture, in classic BPF
     packet_counts   counts packets by source, destination and name
 
-`command` imports `dissector`, `frames` and `packet_counts`; `dissector` imports `associations` and `reading`; `frames` imports
-`packet_filter`. `dissector` and `frames` need scapy (the extra `capture`).
+`command` imports `dissector`, `frames` and `packet_counts`; `dissector` imports `associations` and
+`reading`; `frames` imports `packet_filter`. `dissector` and `frames` need scapy (the extra `capture`).
 """

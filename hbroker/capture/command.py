@@ -58,8 +58,6 @@ def capture(
                 packet_counts.missed = opened.missed
     finally:
         stop.restore()
-        if key_log is not None:
-            key_log.close()
         if writer is not None:
             writer.close()
     if options.is_count:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
-from typing import Final, TextIO
+from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -31,20 +31,20 @@ _EPOCH_SHIFT: Final = 3
 _EPOCHS: Final = 4
 """A datagram says its epoch modulo this."""
 _DATAGRAMS_PER_EPOCH: Final = 1 << 22
-_ALGORITHMS: Final = {"AES-128-GCM": (AESGCM, 16), "ChaCha20-Poly1305": (ChaCha20Poly1305, 32)}
+_ALGORITHMS: Final[dict[str, tuple[type[AESGCM | ChaCha20Poly1305], int]]] = {
+    "AES-128-GCM": (AESGCM, 16),
+    "ChaCha20-Poly1305": (ChaCha20Poly1305, 32),
+}
 
 
 class KeyLog:
     """The secrets in a file, and those that are appended later. Raises OSError if it cannot be read."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self._file: TextIO = open(path, encoding="ascii", errors="replace")  # noqa: SIM115  # until `close`
+        self._path = path
+        self._offset = 0
         self._directions: dict[bytes, _Direction] = {}
-        self._incomplete = ""
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
+        self._read()
 
     def open(self, datagram: bytes) -> Opened | None:
         """What is in a datagram; None: it is not sealed, its secret is not known, or it was changed."""
@@ -58,9 +58,12 @@ class KeyLog:
 
     def _read(self) -> None:
         """Reads the lines that were appended. Another process may be writing the last."""
-        *lines, self._incomplete = (self._incomplete + self._file.read()).split("\n")
+        with open(self._path, "rb") as file:
+            file.seek(self._offset)
+            *lines, incomplete = file.read().split(b"\n")
+            self._offset = file.tell() - len(incomplete)
         for line in lines:
-            match line.split():
+            match line.decode("ascii", "replace").split():
                 case ["SEAL", association, algorithm, secret] if algorithm in _ALGORITHMS:
                     try:
                         key, value = bytes.fromhex(association), bytes.fromhex(secret)

@@ -7,9 +7,11 @@ are taken.
 
 from __future__ import annotations
 
+import os
 import time
+import weakref
 from functools import lru_cache
-from tempfile import NamedTemporaryFile
+from tempfile import mkstemp
 from typing import Final
 
 from hbroker._native import Credentials
@@ -27,14 +29,16 @@ class SimulatedSecurity:
     """The security of one world."""
 
     def __init__(self) -> None:
-        self._file = NamedTemporaryFile(prefix="hbroker-sim-", suffix=".keys")  # noqa: SIM115
-        self._key_log = KeyLog(self._file.name)
+        descriptor, self._file = mkstemp(prefix="hbroker-sim-", suffix=".keys")
+        os.close(descriptor)
+        weakref.finalize(self, os.unlink, self._file)
+        self._key_log = KeyLog(self._file)
 
     def credentials(self, node: str = "") -> Credentials:
         """The credentials of one process. `node`: its name; empty: it is no node."""
         identity = _identity(node) if node else None
         proof = None if identity is None else (identity.chain, identity.key)
-        return Credentials([_authority().certificate], proof, self._file.name)
+        return Credentials([_authority().certificate], proof, self._file)
 
     def open(self, datagram: bytes) -> Opened | None:
         """What a host sealed in a datagram; None: it belongs to a handshake, or was changed."""

@@ -25,12 +25,10 @@ def handshake(sender: int = ASSOCIATION, *, token: bytes = b"") -> bytes:
 
 
 @pytest.fixture
-def key_log(tmp_path: Path) -> Iterator[KeyLog]:
+def key_log(tmp_path: Path) -> KeyLog:
     file = tmp_path / "keys.log"
     file.write_text(line())
-    log = KeyLog(file)
-    yield log
-    log.close()
+    return KeyLog(file)
 
 
 @pytest.fixture(autouse=True)

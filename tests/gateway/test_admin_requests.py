@@ -9,8 +9,8 @@ import pytest
 
 from hbroker.config import GatewayLimits
 from hbroker.gateway.access.acl_file import parse
-from hbroker.gateway.access.password_file import Passwords
 from hbroker.gateway.access.file_policy import FilePolicy
+from hbroker.gateway.access.password_file import Passwords
 from hbroker.gateway.admin_requests import CLIENTS, KICK, Request
 from hbroker.gateway.records.record_authentication import sign, verify
 from hbroker.runtime.gateway.policies import VerifiedPasswordCache

@@ -265,7 +265,7 @@ class TestFlags:
         assert second.tls is not None
         assert (second.tls.certificate, second.connections) == ("c", 9)
         assert (settings.workers, settings.limits.in_flight, settings.join_key) == (3, 20, KEY)
-        assert settings.access == AccessSettings("users", "", False)
+        assert settings.access == AccessSettings("users", "", anonymous=False)
 
     def test_a_listener_for_other_hosts_requires_authentication_or_explicit_anonymous_access(
         self, capsys: pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.results import Published, Subscribed
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.sim.network import ClientHost, NodeHost
-from hbroker.sim.network.paths import Faults
+from hbroker.sim.network.paths import CLEAR, Faults
 from tests.network.networks import HOME, Tree
 
 SECOND = 1_000_000
@@ -28,7 +28,7 @@ def with_retained(
     seed: int, faults: Faults | None = None, session_options: SessionOptions | None = None
 ) -> tuple[Tree, ClientHost]:
     """A network of five nodes, a retained message at three of its owners, and a client."""
-    tree = Tree.grow(seed, HOME, *([] if faults is None else [faults]))
+    tree = Tree.grow(seed, HOME, CLEAR if faults is None else faults)
     publisher = tree.client("publisher")
     for topic in TOPICS:
         publisher.publish(topic, b"kept", qos=1, retain=True)

@@ -1,6 +1,9 @@
-"""A network whose datagrams are sealed: nothing can be read, strangers get nothing, and keys are made again."""
+"""A network whose datagrams are sealed: nothing can be read, strangers get nothing, and keys are made again
+after a loss."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 
@@ -67,8 +70,9 @@ def test_a_node_joins_under_its_own_name_only(monkeypatch: pytest.MonkeyPatch) -
 def test_strangers_get_nothing() -> None:
     tree = grow()
     world = tree.world
-    world.security = None
+    security, world.security = world.security, None
     stranger = ClientHost(world, tree.root.address, "stranger")
+    world.security = security
     stranger.subscribe("#", 1)
     stranger.publish(TOPIC, b"forged", 1)
     world.run(30 * SECOND)
@@ -88,7 +92,7 @@ def test_a_node_that_starts_again_is_found_again() -> None:
         kitchen.kill()
         tree.world.run(SECOND)
         tree.nodes["home/kitchen"] = kitchen = kitchen.restart(remembers=True)
-        tree.world.run_until(lambda node=kitchen: node.is_serving_subtree("home/kitchen"))
+        tree.world.run_until(partial(kitchen.is_serving_subtree, "home/kitchen"))
         exchange(tree, subscriber, publisher)
 
 

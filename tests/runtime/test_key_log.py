@@ -14,7 +14,10 @@ from hbroker.runtime.key_log import KeyLog
 
 SECRET = bytes(range(32))
 ASSOCIATION = 0x1122_3344_5566_7788
-ALGORITHMS = {"AES-128-GCM": (AESGCM, 16), "ChaCha20-Poly1305": (ChaCha20Poly1305, 32)}
+ALGORITHMS: dict[str, tuple[type[AESGCM | ChaCha20Poly1305], int]] = {
+    "AES-128-GCM": (AESGCM, 16),
+    "ChaCha20-Poly1305": (ChaCha20Poly1305, 32),
+}
 
 
 def derived(secret: bytes, label: str, length: int) -> bytes:
@@ -57,7 +60,6 @@ def test_what_was_sealed_is_opened_in_any_order_and_over_epochs(file: Path, algo
             opened = log.open(datagram)
             assert opened is not None
             assert opened.data == f"data {number}".encode()
-    log.close()
 
 
 def test_a_log_that_begins_late_finds_the_epoch_by_the_number(file: Path) -> None:

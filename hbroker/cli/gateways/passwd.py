@@ -38,8 +38,8 @@ exit codes: 0 done, 1 no such user, or the passwords differ, 2 the file is wrong
 @click.argument("user")
 def passwd(file: Path, user: str, delete: bool, scram: bool) -> int:
     """Returns 0 once the file is written. Raises LocalError, ConfigErrors for a wrong file, and OSError."""
-    from hbroker.gateway.access.scram import ScramVerifier
     from hbroker.gateway.access.password_file import hash_password, parse, with_user, without_user
+    from hbroker.gateway.access.scram import ScramVerifier
 
     if ":" in user or not user.isprintable() or not user.strip():
         raise LocalError(f"{user!r} cannot be a user name: it is empty, or holds `:`")

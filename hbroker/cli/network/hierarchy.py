@@ -32,8 +32,9 @@ def read_statuses(
 ) -> tuple[list[Status], list[str]]:
     """The status of every node that answers in time, and the names of the nodes without a status.
 
-    `authority`: as for `hbroker.connect`. `with_clients`: with the counters of their sessions. `with_ids`: with the id of the status message, as
-    `run` and `own`. Raises Unreachable if the root does not answer.
+    `authority`: as for `hbroker.connect`. `with_clients`: with the counters of their sessions. `with_ids`:
+    with the id of the status message, as `run` and `own`. Raises Unreachable if the root does not
+    answer.
     """
     from hbroker import sync
 

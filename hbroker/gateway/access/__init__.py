@@ -9,6 +9,6 @@
     password_checks   checks of passwords that wait for a thread, and the bounds on wrong passwords
     policy            the interface of a policy
 
-Imports go downwards: from `file_policy` to the four below it, from `password_file` to `scram`, and from all but
-`acl_file` to `policy`.
+Imports go downwards: from `file_policy` to the four below it, from `password_file` to `scram`, and from all
+but `acl_file` to `policy`.
 """

@@ -1,9 +1,10 @@
 """The file of user names and passwords, one `user:hash` a line.
 
-Hashes are argon2id's, which `hbroker passwd` and mosquitto_passwd since 2.1 write, the PBKDF2 hashes (`$7$`)
-of earlier versions of mosquitto_passwd, or verifiers for SCRAM (`hbroker passwd --scram`). A check takes tens of milliseconds, on purpose. So a right
-password is remembered as a keyed hash, whose key only this process has: devices that all come back at once do
-not wait, and no password is in memory. It is remembered until the file has another hash for the user.
+Hashes are argon2id's, which `hbroker passwd` and mosquitto_passwd since 2.1 write, the PBKDF2 hashes
+(`$7$`) of earlier versions of mosquitto_passwd, or verifiers for SCRAM (`hbroker passwd --scram`). A check
+takes tens of milliseconds, on purpose. So a right password is remembered as a keyed hash, whose key only
+this process has: devices that all come back at once do not wait, and no password is in memory. It is
+remembered until the file has another hash for the user.
 
 argon2id also takes memory, and a client that guesses passwords makes the gateway spend it. So a hash that
 hbroker makes takes 9 MiB (RFC 9106 §4 leaves the sizes open; OWASP names these). All hashes that are computed

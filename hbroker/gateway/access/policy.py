@@ -1,9 +1,9 @@
 """The interface of a policy.
 
-A `Policy` of your own replaces `file_policy.FilePolicy` (`hbroker gateway --policy module:name`). The gateway calls its
-methods in its one thread, so they must not block. If a decision takes time (a hash, a request to a server),
-`admit` returns a `Check`, which runs in a pool of threads. If too many checks wait, clients are refused at
-once with 0x89 (server busy), and try again.
+A `Policy` of your own replaces `file_policy.FilePolicy` (`hbroker gateway --policy module:name`). The
+gateway calls its methods in its one thread, so they must not block. If a decision takes time (a hash, a
+request to a server), `admit` returns a `Check`, which runs in a pool of threads. If too many checks wait,
+clients are refused at once with 0x89 (server busy), and try again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Candidate:
     """The client of a CONNECT. `listener`: the URL to which it connected. `password`: do not keep it.
 
     `names_user`: at this listener a certificate proves the user name. `certificate` is then its verified
-    common name; it is empty if there is no certificate or no common name in it. `exchange`: the state that the
-    last `Challenge` of this exchange holds.
+    common name; it is empty if there is no certificate or no common name in it. `exchange`: the state
+    that the last `Challenge` of this exchange holds.
     """
 
     client_id: str

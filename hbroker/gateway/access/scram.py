@@ -1,5 +1,5 @@
-"""SCRAM-SHA-256 by AUTH (RFC 5802, RFC 7677; MQTT 5 §4.12): a client proves that it knows its password, and the
-gateway that it knows the client. Neither the password nor anything of the same worth travels.
+"""SCRAM-SHA-256 by AUTH (RFC 5802, RFC 7677; MQTT 5 §4.12): a client proves that it knows its password, and
+the gateway that it knows the client. Neither the password nor anything of the same worth travels.
 
 The exchange has four messages:
 
@@ -60,7 +60,8 @@ class ScramVerifier:
         if not text.startswith(_PREFIX) or len(parts) != 4:
             return None
         count, *encoded = parts
-        if not (count.isascii() and count.isdigit()) or len(count) > 8 or not 1 <= int(count) <= _MOST_ITERATIONS:
+        is_number = count.isascii() and count.isdigit() and len(count) <= 8
+        if not is_number or not 1 <= int(count) <= _MOST_ITERATIONS:
             return None
         try:
             salt, stored_key, server_key = (b64decode(part, validate=True) for part in encoded)
@@ -124,8 +125,8 @@ class ScramExchange:
         return Admitted(self._user, self._proof, data=answer) if self._proof else _WRONG
 
     def _find(self, user: str) -> tuple[bytes, bytes, bytes, int]:
-        """Salt, stored key, server key, iterations. An unknown user has some, too, always the same: they do not
-        tell which names exist."""
+        """Salt, stored key, server key, iterations. An unknown user has some, too, always the same: they do
+        not tell which names exist."""
         self._user = user
         found = self._verifier_of(user)
         if found is None:

@@ -48,9 +48,7 @@ def read_tokens(access: AccessSettings) -> WebTokens | None:
     from hbroker.gateway.access.web_tokens import WebTokens
 
     text = _fetched(keys) if _is_url(keys) else read_text(Path(keys))
-    return WebTokens(
-        text, keys, issuer=access.jwt_issuer, audience=access.jwt_audience, unix_s=time.time
-    )
+    return WebTokens(text, keys, issuer=access.jwt_issuer, audience=access.jwt_audience, unix_s=time.time)
 
 
 def _is_url(keys: str) -> bool:

@@ -17,8 +17,8 @@ from typing import Final
 
 from hbroker.config import AccessSettings
 from hbroker.errors import ConfigError
-from hbroker.gateway.access.password_file import MEMORY_KIB, Passwords
 from hbroker.gateway.access.file_policy import FilePolicy
+from hbroker.gateway.access.password_file import MEMORY_KIB, Passwords
 from hbroker.gateway.access.policy import Policy
 from hbroker.runtime.gateway.files import read_rules, read_tokens, read_users
 from hbroker.runtime.logs import EventLog

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hbroker._native import Attempts, AttemptSource
 from hbroker.gateway.access import password_checks
+from hbroker.gateway.access.file_policy import FilePolicy
 from hbroker.gateway.access.password_checks import (
     ADDRESS,
     MOST_RUNNING,
@@ -26,7 +27,6 @@ from hbroker.gateway.access.password_checks import (
     PasswordChecks,
     new_attempts,
 )
-from hbroker.gateway.access.file_policy import FilePolicy
 from hbroker.gateway.access.policy import Admitted, Candidate, Decision, Refusal
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.gateway.reason_codes import Code

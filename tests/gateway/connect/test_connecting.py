@@ -6,9 +6,9 @@ import pytest
 
 from hbroker.config import GatewayLimits
 from hbroker.gateway.access.acl_file import parse
+from hbroker.gateway.access.file_policy import FilePolicy
 from hbroker.gateway.access.password_checks import ADDRESS, MOST_WAITING, PAIR
 from hbroker.gateway.access.password_file import Passwords
-from hbroker.gateway.access.file_policy import FilePolicy
 from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, Refusal
 from hbroker.gateway.native_api import AuthEvent, ConnectEvent, Rule, WillMessage
 from hbroker.gateway.reason_codes import Code

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hbroker.errors import ConfigErrors
 from hbroker.gateway.access import password_file
-from hbroker.gateway.access.password_file import Passwords, parse, with_user, without_user
 from hbroker.gateway.access.file_policy import FilePolicy
+from hbroker.gateway.access.password_file import Passwords, parse, with_user, without_user
 from hbroker.gateway.access.policy import Admitted, Candidate, Refusal
 from hbroker.runtime.gateway.policies import VerifiedPasswordCache
 

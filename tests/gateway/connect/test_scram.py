@@ -128,7 +128,7 @@ def test_connack_has_the_gateways_proof_and_who_authenticates_again_stays_the_sa
     gateway.tell(AuthEvent(begun.number, CONTINUE, METHOD, answer(ann)))
     gateway.world.run_until(lambda: begun.is_accepted)
     ann.set_server_final(gateway.native_api.accepted[begun.number].auth_data.decode())
-    assert gateway.control._context.connection_table.get(begun.number).username == "ann"  # type: ignore[union-attr]
+    assert gateway.control._context.connection_table.get(begun.number).username == "ann"
 
     again = client()
     gateway.tell(AuthEvent(begun.number, AGAIN, METHOD, again.get_client_first().encode()))
