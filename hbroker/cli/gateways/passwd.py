@@ -53,7 +53,10 @@ def passwd(file: Path, user: str, delete: bool, scram: bool) -> int:
         password = _password()
         if password is None:
             raise LocalError("the two passwords differ, or are empty")
-        hash = str(ScramVerifier.of(password)) if scram else hash_password(password)
+        try:
+            hash = str(ScramVerifier.of(password)) if scram else hash_password(password)
+        except ValueError as error:
+            raise LocalError(f"SCRAM cannot have this password: {error}") from None
         changed = with_user(text, user, hash)
     _replace(file, changed)
     return DONE

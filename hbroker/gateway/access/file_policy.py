@@ -71,7 +71,8 @@ class FilePolicy:
         if method != METHOD or self._passwords is None or not self._passwords.has_scram:
             return None
         if not step:
-            return ScramExchange(self._passwords.scram_verifier).begin(data)
+            passwords = self._passwords
+            return ScramExchange(passwords.scram_verifier, passwords.scram_secret).begin(data)
         begun = candidate.exchange
         assert isinstance(begun, ScramExchange), "it began with one"
         return begun.end(data)

@@ -19,7 +19,7 @@ from binascii import Error as Base64Error
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from hashlib import pbkdf2_hmac
+from hashlib import pbkdf2_hmac, sha256
 from typing import Final, Protocol
 
 from argon2 import PasswordHasher, extract_parameters
@@ -94,6 +94,11 @@ class Passwords:
         hash = self._hashes.get(user, "")
         verifier = ScramVerifier.parse(hash)
         return None if verifier is None else (verifier, hash)
+
+    @property
+    def scram_secret(self) -> bytes:
+        """A secret of this file: a hash of all that is in it."""
+        return sha256("\n".join(sorted(self._hashes.values())).encode()).digest()
 
     @property
     def has_scram(self) -> bool:

@@ -14,7 +14,6 @@ The gateway computes no slow hash in it. `scramp` does the work.
 from __future__ import annotations
 
 import hmac
-import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -50,8 +49,17 @@ class ScramVerifier:
 
     @classmethod
     def of(cls, password: str) -> Self:
-        """A new verifier of a password, with its own salt."""
-        return cls._made(password, secrets.token_bytes(_SALT), ITERATIONS)
+        """A new verifier of a password, with its own salt. Raises ValueError if the password cannot be
+        prepared (RFC 4013)."""
+        from scramp import ScramException, ScramMechanism
+
+        try:
+            salt, stored_key, server_key, iterations = ScramMechanism(METHOD).make_auth_info(
+                password, iteration_count=ITERATIONS
+            )
+        except ScramException as error:
+            raise ValueError(str(error)) from None
+        return cls(iterations, salt, stored_key, server_key)
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -97,12 +105,13 @@ class ScramVerifier:
 
 
 class ScramExchange:
-    """One exchange. `verifier_of`: the verifier of a user, and what is in the file; None: there is none."""
+    """One exchange. `verifier_of`: the verifier of a user, and what is in the file; None: there is none.
+    `secret`: from which the salts of unknown users are made."""
 
-    def __init__(self, verifier_of: Callable[[str], tuple[ScramVerifier, str] | None]) -> None:
+    def __init__(self, verifier_of: Callable[[str], tuple[ScramVerifier, str] | None], secret: bytes) -> None:
         from scramp import ScramMechanism
 
-        self._verifier_of = verifier_of
+        self._verifier_of, self._secret = verifier_of, secret
         self._user = ""
         self._proof = ""
         self._server: Any = ScramMechanism(METHOD).make_server(self._find)
@@ -130,10 +139,9 @@ class ScramExchange:
         self._user = user
         found = self._verifier_of(user)
         if found is None:
-            salt = hmac.digest(_UNKNOWN, user.encode(), "sha256")[:_SALT]
-            return salt, secrets.token_bytes(_KEY), secrets.token_bytes(_KEY), ITERATIONS
+            salt, stored_key, server_key = (
+                hmac.digest(self._secret, label + user.encode(), "sha256") for label in (b"0", b"1", b"2")
+            )
+            return salt[:_SALT], stored_key, server_key, ITERATIONS
         verifier, self._proof = found
         return verifier.salt, verifier.stored_key, verifier.server_key, verifier.iterations
-
-
-_UNKNOWN: Final = secrets.token_bytes(32)

@@ -61,8 +61,7 @@ def draw(seed: int) -> Plan:
     expiries, absences = draw_sessions(Random(f"{seed} sessions"), clients, length)
     actions += absences
     members, meetings = draw_groups(Random(f"{seed} groups"), topics, length)
-    actions += meetings
-    actions += draw_impostors(Random(f"{seed} impostors"), clients, topics, length)
+    actions += [*meetings, *draw_impostors(Random(f"{seed} impostors"), clients, topics, length)]
     actions += draw_wills(Random(f"{seed} wills"), clients, topics, length)
     paths, actions = draw_successions(
         Random(f"{seed} successions"), nodes, clients, topics, draw_paths(random), actions
@@ -98,5 +97,5 @@ def draw(seed: int) -> Plan:
         paces,
         queue_messages,
         draw_for_many(Random(f"{seed} many"), clients),
-        Random(f"{seed} security").random() < SEALED,
+        is_sealed=Random(f"{seed} security").random() < SEALED,
     )
