@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import subprocess
@@ -52,6 +53,8 @@ class House:
     def start(self) -> None:
         """Returns once every node has joined. Raises HouseError."""
         command = ("up", "--any-port", "--json", "--state-dir", str(self._directory))
+        # `hbroker capture` can count packets only if it can open datagrams.
+        os.environ["HBROKER_KEYLOG"] = str(self._directory / "keys.log")
         self._process = _start("hbroker", *command)
         assert self._process.stdout is not None, "it was asked for"
         deadline = time.monotonic() + _READY_S

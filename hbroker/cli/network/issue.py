@@ -63,10 +63,10 @@ def _with_authority(base: Path, network: str | None) -> RunDirectory:
 
     names = [file.parent.parent.name for file in sorted(base.glob("*/authority/authority.key"))]
     if network is not None and network not in names:
-        remedy = "start it with `security: on`, or name another with --network"
+        remedy = "start it with `hbroker up`, or name another with --network"
         raise ConfigError(f"the network {network!r} has no authority here", file=str(base), remedy=remedy)
     if network is None and not names:
-        remedy = "start one with `security: on`, or give --state-dir"
+        remedy = "start one with `hbroker up`, or give --state-dir"
         raise ConfigError("no network has an authority here", file=str(base), remedy=remedy)
     if network is None and len(names) > 1:
         remedy = f"name one of {', '.join(names)} with --network"

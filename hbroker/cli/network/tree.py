@@ -48,7 +48,7 @@ examples:
 --json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch,
   subscriptions, publishers, sessions, sessions_offline, wills, messages_in, messages_out, bytes_in,
   bytes_out, accepted, delivered, expired, queued_messages, queued_bytes, offline_bytes,
-  out_of_order_bytes, drops: {reason: n}, cpu_s, rss_bytes, clients: [{client, state, accepted,
+  out_of_order_bytes, drops: {reason: n}, cpu_s, rss_bytes, security, clients: [{client, state, accepted,
   delivered, expired, dropped: {reason: n}, queued, queued_bytes}]}]}; of each session accepted =
   delivered + expired + dropped + queued
 
@@ -69,6 +69,10 @@ def tree(root: str, timeout: float, as_json: bool) -> int:
         _print(statuses)
         for name in silent:
             print(styled(f"{name} does not tell its status", Style.BAD), file=sys.stderr)
+        open_nodes = [status["name"] for status in statuses if status.get("security") == "off"]
+        if open_nodes:
+            text = f"security is off at {', '.join(open_nodes)}: whoever reaches them reads and writes everything"
+            print(styled(text, Style.BAD), file=sys.stderr)
     return DONE if statuses and not silent else UNREACHABLE
 
 

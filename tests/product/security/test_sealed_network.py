@@ -30,7 +30,6 @@ from tests.product.network import (
 from tests.waiting import until
 
 FILE = """
-security: on
 nodes:
   - {name: root, subtree: "", listen: "127.0.0.1:7700"}
   - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
@@ -112,6 +111,13 @@ def test_a_node_that_was_killed_is_back_with_its_clients(secure: SecureNetwork) 
     assert received == [b"before", b"after"]
 
 
+@pytest.fixture
+def another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process is started with finds no network of this host."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "no_state"))
+
+
+@pytest.mark.usefixtures("another_host")
 def test_a_stranger_gets_no_answer(secure: SecureNetwork, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="does HBROKER_AUTHORITY name the certificate of its authority"):
         sync.connect(secure.root, timeout=1.0)
@@ -123,6 +129,7 @@ def test_a_stranger_gets_no_answer(secure: SecureNetwork, tmp_path: Path) -> Non
         sync.connect(secure.root, authority=tmp_path / "no.crt")
 
 
+@pytest.mark.usefixtures("another_host")
 def test_a_node_of_another_host_joins_with_an_identity_of_the_authority(
     secure: SecureNetwork, tmp_path: Path
 ) -> None:
@@ -158,7 +165,7 @@ def test_who_records_the_datagrams_reads_nothing_of_them(tmp_path: Path) -> None
         (near, port), (far, _) = path.near, path.far
         file = tmp_path / "house.yaml"
         root = f'{{name: root, subtree: "", listen: "{far}:{port}", advertise: "{near}:{port}"}}'
-        file.write_text(f"security: on\nnodes:\n  - {root}\n")
+        file.write_text(f"nodes:\n  - {root}\n")
         with (
             network_up(file, tmp_path / "state", ()) as (network, address),
             SecureNetwork(network, address).connect() as client,
