@@ -24,6 +24,12 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network,
         yield running
 
 
+@pytest.fixture(autouse=True)
+def _another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process is started with finds no network of this host, unless a flag names the folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "no_state"))
+
+
 def key_file(network: Network) -> Path:
     return network.directory / "house" / "join.key"
 
