@@ -7,7 +7,11 @@ gives, is for tests that have a short form and a long one.
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
 import signal
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +19,10 @@ from hypothesis import HealthCheck, settings
 # A shell that runs a job in the background makes it ignore Ctrl-C, and the programs under test would ignore
 # it, too: a child inherits ignored signals, but no handlers.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Networks are announced there, and commands find them: the tests' own alone.
+os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="hbroker-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

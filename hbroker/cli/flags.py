@@ -262,6 +262,13 @@ def _security(settings: Process, state_dir: Path, given: SecuritySettings) -> Se
         raise ConfigError(
             "a node of a network with security has an identity", file="command line", remedy=remedy
         )
+    if not Path(identity, f"{settings.name}.crt").exists():
+        subtrees = " ".join(subtree or "''" for subtree in settings.subtrees)
+        raise ConfigError(
+            f"the node {settings.name} has no certificate in {identity}",
+            file="command line",
+            remedy=f"`hbroker issue {settings.name} {subtrees} --out DIR` makes one; then add --identity DIR",
+        )
     return replace(given, authority=authority, identity=identity)
 
 

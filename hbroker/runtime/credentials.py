@@ -78,10 +78,8 @@ def authority_at(base: Path, root: Address) -> str:
     """The path of the certificate of the authority of the network that `hbroker up` runs on this host with
     its root at this address. Empty: no such network runs, or its security is off.
 
-    `base`: the folder with the folders of all networks.
+    `base`: the folder with the folders of networks, of any user. Networks of this user are found anywhere.
     """
-    if not base.is_dir():
-        return ""
     from hbroker.runtime.launcher.run_directory import running_at
 
     return next((run.authority for _, run in running_at(base, root) if run.authority), "")

@@ -97,6 +97,7 @@ def up(
 
             preload()
         _forget_the_dead(network, directory)
+        directory.announce(network.root.address)
         body = _node_body(directory, log_format, log_level)
         gateway = _gateway_body(log_format, log_level) if network.gateways else None
         with StartBar(len(network.nodes) + len(network.gateways), is_silent=as_json) as bar:
@@ -105,6 +106,7 @@ def up(
             renew = partial(_renew_certificates, network, directory)
             Launcher(network, file, directory, body, unbreakable(tell), gateway, in_place, renew).run()
     finally:
+        directory.withdraw()
         os.close(lock)
     return DONE
 

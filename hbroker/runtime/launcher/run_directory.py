@@ -23,11 +23,12 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from hbroker.addresses import Address, parse_address
+from hbroker.addresses import Address, format_address, parse_address
 from hbroker.errors import LocalError
 from hbroker.storage.disk import FILE_MODE, make_folder, replace_file
 
@@ -174,6 +175,27 @@ class RunDirectory:
             raise
         return lock
 
+    def announce(self, root: Address) -> None:
+        """Lets commands of this user on this host find the network, in whatever folder they run, until
+        `withdraw`. If that is not possible they find it as before, by `--state-dir`."""
+        folder = _networks_of_user()
+        if folder is None:
+            return
+        with suppress(OSError):
+            make_folder(folder)
+            for link in folder.iterdir():
+                if _linked(link).launcher() in (None, os.getpid()):
+                    link.unlink()
+            (folder / format_address(root)).symlink_to(self.path.absolute())
+
+    def withdraw(self) -> None:
+        """Undoes `announce`."""
+        folder = _networks_of_user()
+        with suppress(OSError):
+            for link in () if folder is None else folder.iterdir():
+                if link.readlink() == self.path.absolute():
+                    link.unlink()
+
     def launcher(self) -> int | None:
         """The process id of the launcher that holds the lock; None: this network does not run."""
         try:
@@ -259,6 +281,31 @@ def running(base: Path) -> list[RunDirectory]:
 
 
 def running_at(base: Path, root: Address) -> list[tuple[RunDirectory, NetworkRun]]:
-    """The networks below a base folder that run now with their root at this address: mostly one or none."""
-    states = ((directory, directory.read()) for directory in running(base))
+    """The networks that run now with their root at this address: those below a base folder, then others of
+    this user on this host. Mostly there is one, or none."""
+    states = ((directory, directory.read()) for directory in (*running(base), *_running_of_user()))
     return [(directory, run) for directory, run in states if run is not None and run.has_root_at(root)]
+
+
+def _running_of_user() -> list[RunDirectory]:
+    """The networks that were announced, and run now."""
+    folder = _networks_of_user()
+    try:
+        links = [] if folder is None else sorted(folder.iterdir())
+    except OSError:
+        return []
+    return [directory for link in links if (directory := _linked(link)).launcher()]
+
+
+def _networks_of_user() -> Path | None:
+    """The folder with a link to the folder of each network of this user on this host (XDG base directories);
+    None: the user has no home. A home may be shared by hosts."""
+    state, home = os.environ.get("XDG_STATE_HOME"), os.environ.get("HOME")
+    if not state and not home:
+        return None
+    return Path(state or f"{home}/.local/state") / "hbroker" / "networks" / os.uname().nodename
+
+
+def _linked(link: Path) -> RunDirectory:
+    path = Path(os.path.realpath(link))
+    return RunDirectory(path.parent, path.name)

@@ -155,7 +155,7 @@ class _Process:
             unix_offset_us=self._endpoint.unix_offset_us,
             restored=restored,
             storage=files,
-            process_usage=process_usage,
+            process_usage=self._process_status,
             certified_name=self._certified_name if settings.security.is_on else None,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
@@ -245,6 +245,10 @@ class _Process:
             self._log.warning("not_reloaded", changed=",".join(changed), remedy="restart the node")
         else:
             self._log.info("reloaded", changed="nothing")
+
+    def _process_status(self) -> dict[str, object]:
+        """What its status says of the process."""
+        return {**process_usage(), "security": "on" if self._configured.security.is_on else "off"}
 
     def _certified_name(self, peer: Address) -> str | None:
         certificate = self._endpoint.certificate(peer)

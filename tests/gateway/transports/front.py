@@ -74,6 +74,7 @@ class Front:
                 {
                     "nodes": [{"name": "root", "subtree": "", "listen": self.root}],
                     "gateways": [{"name": "gate", "workers": 2, "listeners": entries}],
+                    "security": False,  # as of the root, which `hbroker node` started
                     **({"auth": self._auth} if self._auth else {}),
                 }
             )

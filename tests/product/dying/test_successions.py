@@ -23,6 +23,7 @@ from tests.product.network import PATIENCE, PROJECT, Network, environment, hbrok
 from tests.waiting import until
 
 FILE = """
+security: off
 nodes:
   - {name: root, subtree: "", listen: "127.0.0.1:7700"}
   - {name: successor, subtree: home/successor, listen: "127.0.0.1:7701"}

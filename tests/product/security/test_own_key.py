@@ -1,4 +1,5 @@
-"""A network whose topology has no join key generates one: joins and orders must prove it."""
+"""A network whose topology has no join key generates one: joins and orders must prove it. Security is off, so
+that nothing else keeps strangers out."""
 
 from __future__ import annotations
 
@@ -19,8 +20,14 @@ CELLAR = ("--name", "cellar", "--subtree", "home/cellar", "--listen", "127.0.0.1
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, str]]:
-    with network_of(FILE, tmp_path_factory.mktemp("own_key")) as running:
+    with network_of(f"security: off\n{FILE}", tmp_path_factory.mktemp("own_key")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process is started with finds no network of this host, unless a flag names the folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "no_state"))
 
 
 def key_file(network: Network) -> Path:

@@ -112,6 +112,13 @@ def test_a_node_that_was_killed_is_back_with_its_clients(secure: SecureNetwork) 
     assert received == [b"before", b"after"]
 
 
+@pytest.fixture
+def another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process is started with finds no network of this host."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "no_state"))
+
+
+@pytest.mark.usefixtures("another_host")
 def test_a_stranger_gets_no_answer(secure: SecureNetwork, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="does HBROKER_AUTHORITY name the certificate of its authority"):
         sync.connect(secure.root, timeout=1.0)
@@ -123,6 +130,7 @@ def test_a_stranger_gets_no_answer(secure: SecureNetwork, tmp_path: Path) -> Non
         sync.connect(secure.root, authority=tmp_path / "no.crt")
 
 
+@pytest.mark.usefixtures("another_host")
 def test_a_node_of_another_host_joins_with_an_identity_of_the_authority(
     secure: SecureNetwork, tmp_path: Path
 ) -> None:
