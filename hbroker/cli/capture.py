@@ -19,9 +19,9 @@ examples:
   hbroker capture --json | jq 'select(.packets[].kind == "JOIN")'
   hbroker capture --key-log keys.log           opens what processes with HBROKER_KEYLOG sealed
 
---json prints an object a line: {time, source, destination, association, session, incarnation, number,
-  ack, packets: [{kind, delivery, after, retained, body}]}; with --count one object at the end:
-  {datagrams, missed, flows: [{source: [ip, port], destination: [ip, port], packet, count}]}
+--json prints an object a line: {time, source, destination, association, session, incarnation,
+  number, ack, packets: [{kind, delivery, after, retained, body}]}; with --count one object at the
+  end: {datagrams, missed, flows: [{source: [ip, port], destination: [ip, port], packet, count}]}
 
 exit codes: 0 done, 1 failed (this user may not capture, no such file), 2 wrong flags
 """

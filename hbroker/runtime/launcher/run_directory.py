@@ -184,7 +184,7 @@ class RunDirectory:
         with suppress(OSError):
             make_folder(folder)
             for link in folder.iterdir():
-                if _linked(link).launcher() in (None, os.getpid()):
+                if link.readlink() == self.path.absolute() or not _linked(link).launcher():
                     link.unlink()
             (folder / format_address(root)).symlink_to(self.path.absolute())
 
