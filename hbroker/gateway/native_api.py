@@ -183,8 +183,8 @@ class SessionState:
     """The session state of MQTT 5 §4.1 without the subscriptions.
 
     `in_flight`: in the order in which the messages were sent. `received`: packet ids of QoS 2 messages of the
-    client that wait for its PUBREL. `block`: the block from which new messages get their packet ids, from 0
-    to `PACKET_ID_BLOCKS` - 1.
+    client that wait for its PUBREL. `block`: the block from which new messages get their packet ids, modulo
+    `PACKET_ID_BLOCKS`, from 0 to twice that number less 1. From that number on the block was used before.
     """
 
     in_flight: tuple[InFlight, ...] = ()
@@ -194,7 +194,7 @@ class SessionState:
 
 def next_block(block: int) -> int:
     """The block after `block`, for a gateway that does not know what is in flight."""
-    return (block + 1) % PACKET_ID_BLOCKS
+    return block + 1 if block + 1 < 2 * PACKET_ID_BLOCKS else PACKET_ID_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class SessionRecord:
                 state=SessionState(
                     tuple(_in_flight(entry) for entry in body["in_flight"]),
                     tuple(within(id, _PACKET_IDS) for id in body["received"]),
-                    within(body["block"], PACKET_ID_BLOCKS),
+                    within(body["block"], 2 * PACKET_ID_BLOCKS),
                 ),
                 will=will,
                 stamp=Stamp.parse(body["stamp"]),

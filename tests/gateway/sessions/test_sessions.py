@@ -8,11 +8,13 @@ import pytest
 
 from hbroker._native import NativeError
 from hbroker.gateway.native_api import (
+    PACKET_ID_BLOCKS,
     ClosedEvent,
     InFlight,
     SessionState,
     SubscribeOptions,
     WillMessage,
+    next_block,
 )
 from hbroker.gateway.network_clients import network_session
 from hbroker.gateway.records.record_authentication import CLAIMS, sign
@@ -371,6 +373,17 @@ def test_the_record_of_a_session_is_read_back() -> None:
     )
     assert SessionRecord.parse(record.body()) == record
     assert SessionRecord.parse({**record.body(), "subscriptions": [[1]]}) is None
+
+
+def test_a_block_that_was_used_before_is_told_from_a_new_one() -> None:
+    blocks = [0]
+    while len(blocks) < 20:
+        blocks.append(next_block(blocks[-1]))
+    assert blocks == [*range(2 * PACKET_ID_BLOCKS), *range(PACKET_ID_BLOCKS, 2 * PACKET_ID_BLOCKS)][:20]
+    for block, is_read in ((2 * PACKET_ID_BLOCKS - 1, True), (2 * PACKET_ID_BLOCKS, False)):
+        state = SessionState(block=block)
+        record = SessionRecord("c", "g", 1, 10, None, False, (), state, None)
+        assert (SessionRecord.parse(record.body()) == record) is is_read
 
 
 class TestDeaths:

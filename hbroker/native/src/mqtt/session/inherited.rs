@@ -59,7 +59,7 @@ impl Inherited {
     }
 
     /// The messages to send again, with their packet ids, in order.
-    pub fn sent(&self) -> impl Iterator<Item = (MessageId, u16)> {
+    pub fn sent(&self) -> impl ExactSizeIterator<Item = (MessageId, u16)> {
         self.sent.iter().copied()
     }
 

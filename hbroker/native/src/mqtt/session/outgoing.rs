@@ -38,7 +38,7 @@ use crate::mqtt::distribution::encoder::Encoder;
 use crate::mqtt::distribution::message::DeliveryOptions;
 use crate::mqtt::metrics::counters::{Counters, Drop};
 use crate::mqtt::session::inherited::{EarlierDelivery, Inherited, NO_MESSAGE};
-use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
+use crate::mqtt::session::packet_ids::{DoubtfulIds, IN_BLOCK, PacketIds};
 use crate::mqtt::session::queue::{Queue, QueuedMessage};
 use crate::mqtt::session::{Channel, NEVER};
 use crate::mqtt::settings::SessionSettings;
@@ -91,6 +91,7 @@ pub struct Outgoing {
     awaiting_pubcomp: VecDeque<AwaitingPubcomp>,
     inherited: Inherited,
     ids: PacketIds,
+    doubtful_ids: DoubtfulIds,
     /// A lower bound for the arrival of the oldest message with a shared ack guard. It is made exact when it
     /// is too long ago. `None`: there is no such message.
     oldest: Option<Micros>,
@@ -116,6 +117,7 @@ impl Outgoing {
             inherited,
             awaiting_pubcomp: awaiting_pubcomp.collect(),
             ids: PacketIds::of(block),
+            doubtful_ids: DoubtfulIds::of(block),
             ..Self::default()
         }
     }
@@ -152,6 +154,7 @@ impl Outgoing {
         channel.has_room(turn)
             && match qos {
                 0 => !self.queue.has_qos0(),
+                2 if self.doubtful_ids.are_unreleased() => false,
                 _ => {
                     self.queue.is_empty() && self.may_send(channel, settings) && !self.inherited.has(message)
                 }
@@ -186,10 +189,7 @@ impl Outgoing {
             return;
         }
         self.take_on(&mut queued_message);
-        let used = self.sent.iter().map(|flight| flight.packet_id);
-        let used = used
-            .chain(self.awaiting_pubcomp.iter().map(|awaiting_pubcomp| awaiting_pubcomp.packet_id))
-            .chain(self.inherited.sent().map(|(_, id)| id));
+        let used = used_ids(&self.sent, &self.awaiting_pubcomp, &self.inherited);
         let Some(packet_id) = self.ids.next(used) else {
             turn.counters.drop(Drop::QueueFull);
             return;
@@ -221,12 +221,31 @@ impl Outgoing {
                 }
             }
         }
+        self.release_doubtful_ids(turn, channel);
         while channel.has_room(turn) && self.may_send(channel, settings) {
+            if self.doubtful_ids.are_unreleased() && self.queue.next_qos() == Some(2) {
+                self.doubtful_ids.begin(&mut self.ids);
+                self.release_doubtful_ids(turn, channel);
+                break;
+            }
             let Some(queued_message) = self.queue.pop() else {
                 break;
             };
             self.send(turn, channel, queued_message, None);
         }
+    }
+
+    fn release_doubtful_ids(&mut self, turn: &mut Turn<'_>, channel: &mut Channel) {
+        let in_use = self.in_use();
+        let Self { doubtful_ids, ids, sent, awaiting_pubcomp, inherited, .. } = self;
+        for id in doubtful_ids.release(ids, in_use, || used_ids(sent, awaiting_pubcomp, inherited)) {
+            channel.put_ack(turn, kind::PUBREL, id, Reason::SUCCESS);
+        }
+    }
+
+    /// How many packet ids are in use.
+    fn in_use(&self) -> usize {
+        self.inflight() + self.inherited.sent().len()
     }
 
     /// A new connection: sends PUBREL for the messages that wait for PUBCOMP, then the messages in flight,
@@ -236,6 +255,9 @@ impl Outgoing {
         for awaiting_pubcomp in &mut self.awaiting_pubcomp {
             awaiting_pubcomp.is_fresh = false;
             channel.put_ack(turn, kind::PUBREL, awaiting_pubcomp.packet_id, Reason::SUCCESS);
+        }
+        for id in self.doubtful_ids.awaited() {
+            channel.put_ack(turn, kind::PUBREL, id, Reason::SUCCESS);
         }
         self.flush(turn, channel, settings);
     }
@@ -261,6 +283,9 @@ impl Outgoing {
         packet_id: u16,
         reason: Reason,
     ) -> Result<(), Reason> {
+        if ack == kind::PUBCOMP && self.doubtful_ids.complete(&mut self.ids, packet_id) {
+            return Ok(());
+        }
         let flight = self.find(packet_id);
         match (ack, flight.map(|index| (index, self.sent[index].queued_message.delivery_options.qos))) {
             (kind::PUBACK, Some((index, 1))) => self.finish(channel, index),
@@ -412,6 +437,7 @@ impl Outgoing {
             && channel.has_quota()
             && self.inflight() < usize::from(settings.inflight.min(MOST_INFLIGHT))
             && has_bytes
+            && self.doubtful_ids.leave_room(self.in_use(), &self.ids)
     }
 
     fn push_sent(&mut self, flight: Flight) {
@@ -479,4 +505,15 @@ impl Outgoing {
             self.is_stalled = false;
         }
     }
+}
+
+/// The packet ids in use.
+fn used_ids(
+    sent: &VecDeque<Flight>,
+    awaiting_pubcomp: &VecDeque<AwaitingPubcomp>,
+    inherited: &Inherited,
+) -> impl Iterator<Item = u16> {
+    let sent = sent.iter().map(|flight| flight.packet_id);
+    sent.chain(awaiting_pubcomp.iter().map(|awaiting_pubcomp| awaiting_pubcomp.packet_id))
+        .chain(inherited.sent().map(|(_, id)| id))
 }

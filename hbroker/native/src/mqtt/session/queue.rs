@@ -42,6 +42,11 @@ impl Queue {
         self.gone(queued_message)
     }
 
+    /// The `QoS` of the message that `pop` returns next.
+    pub fn next_qos(&self) -> Option<u8> {
+        self.certain.front().map(|queued_message| queued_message.delivery_options.qos)
+    }
+
     /// The next message of `QoS` 0.
     pub fn pop_qos0(&mut self) -> Option<QueuedMessage> {
         let queued_message = self.qos0.pop_front();

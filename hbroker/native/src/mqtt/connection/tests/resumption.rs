@@ -1,5 +1,7 @@
 //! Sessions over several connections, and over several gateways (MQTT 5 §4.4).
 
+use std::collections::{BTreeSet, VecDeque};
+
 use super::*;
 use crate::mqtt::distribution::ack_guard::MessageId;
 use crate::mqtt::session::{NO_MESSAGE, SentState, SessionState};
@@ -262,6 +264,49 @@ fn new_messages_get_ids_that_no_gateway_before_had_in_flight() {
     bench.deliver(Message::plain(1, "t", b"x", 2), 2);
     assert_eq!(bench.take(), [publish(Version::V5, 4, "t", 3 * 8_191 + 1, &[], b"x")]);
     assert_eq!(bench.part().export().outgoing.block, 3);
+}
+
+/// A client that remembers an id of `QoS` 2 takes any message with it for a retransmission, until PUBREL.
+#[test]
+fn ids_that_a_client_may_remember_are_released_before_they_are_used_again() {
+    const FIRST: u16 = 2 * 8_191 + 1;
+    let outgoing = SentState { block: 8 + 2, ..SentState::default() };
+    let session = Session::import(SessionSettings::default(), SessionState { outgoing, received: vec![] });
+    let (mut bench, _) = back(Version::V5, session, &[]);
+    bench.deliver(Message::plain(1, "t", b"one", 1), 2);
+    assert_eq!(bench.take(), [publish(Version::V5, 2, "t", FIRST, &[], b"one")], "QoS 1 is not concerned");
+    for sequence in 2..100 {
+        bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 2), 2);
+    }
+    let released: Vec<_> = (FIRST + 1..FIRST + 65).map(|id| ack(kind::PUBREL, id)).collect();
+    assert_eq!(bench.take(), released, "but that in flight");
+    bench.feed(&ack(kind::PUBCOMP, FIRST + 2));
+    assert_eq!(bench.take(), Vec::<Vec<u8>>::new(), "the one before is not known");
+    bench.feed(&ack(kind::PUBCOMP, FIRST + 1));
+    let (next, two) = (publish(Version::V5, 4, "t", FIRST + 1, &[], &[2]), bench.take());
+    assert_eq!(two[0], next);
+
+    // A new connection repeats what was not answered, and the rest follows, each id once.
+    let session = bench.part();
+    let (mut bench, packets) = back(Version::V5, session, &[]);
+    let again = packets.iter().filter(|packet| packet[0] >> 4 == kind::PUBREL).count();
+    assert!(again >= 62, "{again}");
+    let mut seen = BTreeSet::new();
+    let mut waiting = VecDeque::from(packets);
+    while let Some(packet) = waiting.pop_front() {
+        let id = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+        match packet[0] >> 4 {
+            kind::PUBREL => bench.feed(&ack(kind::PUBCOMP, id(2))),
+            _ if packet[0] & 6 == 2 => bench.feed(&ack(kind::PUBACK, id(5))),
+            _ => {
+                seen.insert(*packet.last().unwrap());
+                bench.feed(&ack(kind::PUBREC, id(5)));
+            }
+        }
+        waiting.extend(bench.take());
+    }
+    assert_eq!(seen, (2..100).collect());
+    assert_eq!(bench.part().export().outgoing, SentState { block: 10, ..SentState::default() });
 }
 
 #[test]
