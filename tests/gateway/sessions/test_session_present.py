@@ -258,7 +258,7 @@ def test_the_state_of_qos_2_to_the_client_is_discarded_with_a_lost_session(class
         (4,),
         7,
     )
-    assert forgotten(state) == SessionState((InFlight(0, 7, 8, 2, True),), (), 0)
+    assert forgotten(state) == SessionState((InFlight(0, 7, 8, 2, True),), (), 8)
 
 
 def test_owners_deliver_what_they_hold_even_if_the_record_is_lost() -> None:
