@@ -1,5 +1,5 @@
-"""A network whose datagrams are sealed: nothing can be read, strangers get nothing, and keys are made again
-after a loss."""
+"""A network whose datagrams are sealed: nothing can be read, strangers get nothing, and a node that starts
+again gets new keys."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class _Process:
         if settings.security.is_on and key_log_file():
             self._log.warning("keys_logged", file=key_log_file())
         self._reloading: asyncio.Task[None] | None = None
-        self._reloads_again = False
+        self._must_reload = False
         self._control = Gateway(
             settings,
             self._core,
@@ -276,15 +276,13 @@ class _Process:
 
     def _reload_files(self) -> None:
         """Handles SIGHUP. While the files are read, clients are served."""
-        if self._reloading is not None and not self._reloading.done():
-            self._reloads_again = True
-            return
-        self._reloading = asyncio.create_task(self._reload_now())
+        self._must_reload = True
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._run_reloads())
 
-    async def _reload_now(self) -> None:
-        self._reloads_again = True
-        while self._reloads_again:
-            self._reloads_again = False
+    async def _run_reloads(self) -> None:
+        while self._must_reload:
+            self._must_reload = False
             await self._reload_once()
 
     async def _reload_once(self) -> None:
