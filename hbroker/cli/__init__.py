@@ -1,6 +1,6 @@
 """The command line: `hbroker <command> …` (docs/commands.md).
 
-    network/    up, down, status, tree, resolve, move, apply, leave, node, issue
+    network/    up, down, status, tree, resolve, move, apply, leave, node
     gateways/   gateway, clients, kick, passwd
     analysis/   analyze
     bench/      bench
@@ -8,6 +8,7 @@
     store       shows or verifies a node's store
     capture     dissects datagrams
     check       validates topology files
+    keys        makes keys and certificates
     commands    the table of commands, and how a command is declared
     flags       flags and values that several commands share
     output      tables, colours and JSON

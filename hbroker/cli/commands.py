@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "bench": ("bench.bench", "measure how fast a broker is, and whether all arrives"),
     "node": ("network.node", "run one node in this process"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
-    "issue": ("network.issue", "issue the certificate of a node on another host"),
+    "keys": ("keys", "make the keys and certificates of a network or a node"),
     "store": ("stores.store", "show, verify or change what a node has on disk"),
     "passwd": ("gateways.passwd", "set passwords of MQTT clients"),
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hbroker._native import Credentials
     from hbroker.addresses import Address
     from hbroker.config import GatewaySettings, NodeSettings, SecuritySettings
+    from hbroker.runtime.launcher.run_directory import RunDirectory
     from hbroker.sync import Client
 
     Process = TypeVar("Process", NodeSettings, GatewaySettings)
@@ -220,31 +221,40 @@ def completed(
     state_dir: Path,
     telemetry: str | None,
     security: SecuritySettings,
-    *,
-    is_secure: bool,
+    secure_network: str | None,
 ) -> Process:
     """The settings, changed by `--telemetry` if it is given; without a join key, with the key of the network
     on this host that has the same root; and with the security of the flags, or of that network.
 
     Without the network's key, a gateway could not read the records of other gateways, nor they its own.
-    `is_secure`: the topology says that security is on. Raises ConfigError if nothing says with what.
+    `secure_network`: the name of the network, if a topology says that its security is on. Then the keys of
+    `hbroker keys init` serve, too. Raises ConfigError if nothing says with what it is secured.
     """
     from hbroker.runtime.launcher.network_key import key_at
+    from hbroker.runtime.launcher.run_directory import RunDirectory
 
-    settings = replace(settings, security=_security(settings, state_dir, security))
-    if is_secure and not settings.security.is_on:
-        remedy = "add --authority FILE: the authority.crt that `hbroker up` made for it"
+    made = RunDirectory(state_dir, secure_network) if secure_network else None
+    settings = replace(settings, security=_security(settings, state_dir, security, made))
+    if made and not settings.security.is_on:
+        remedy = "add --authority FILE, or make the keys with `hbroker keys init FILE`"
         raise ConfigError("the network's security is on", file="command line", remedy=remedy)
     if telemetry:
         written = replace(settings.telemetry, enabled=True, directory=telemetry)
         settings = replace(settings, telemetry=written)
-    if settings.join_key or settings.root is None:
+    if settings.join_key:
         return settings
-    return replace(settings, join_key=key_at(state_dir, settings.root))
+    key = key_at(state_dir, settings.root) if settings.root else b""
+    if not key and made and made.join_key_file.exists():
+        from hbroker.topology.flags import join_key_from_file
+
+        key = join_key_from_file(made.join_key_file)
+    return replace(settings, join_key=key)
 
 
-def _security(settings: Process, state_dir: Path, given: SecuritySettings) -> SecuritySettings:
-    """What the flags say, and for what they do not say, what the network on this host has."""
+def _security(
+    settings: Process, state_dir: Path, given: SecuritySettings, made: RunDirectory | None
+) -> SecuritySettings:
+    """What the flags say, and for what they do not say, what the network on this host has, or `made`."""
     from hbroker.config import NodeSettings
     from hbroker.runtime.launcher.run_directory import running_at
 
@@ -253,6 +263,8 @@ def _security(settings: Process, state_dir: Path, given: SecuritySettings) -> Se
     for directory, run in running_at(state_dir, root) if root else ():
         authority = authority or run.authority or ""
         identity = identity or str(directory.identities)
+    if made and not authority and (made.authority / "authority.crt").exists():
+        authority, identity = str(made.authority / "authority.crt"), identity or str(made.identities)
     if not authority:
         return given
     if not isinstance(settings, NodeSettings):
@@ -263,11 +275,11 @@ def _security(settings: Process, state_dir: Path, given: SecuritySettings) -> Se
             "a node of a network with security has an identity", file="command line", remedy=remedy
         )
     if not Path(identity, f"{settings.name}.crt").exists():
-        subtrees = " ".join(subtree or "''" for subtree in settings.subtrees)
+        names = " ".join([settings.name, *(subtree or "''" for subtree in settings.subtrees)])
         raise ConfigError(
             f"the node {settings.name} has no certificate in {identity}",
             file="command line",
-            remedy=f"`hbroker issue {settings.name} {subtrees} --out DIR` makes one; then add --identity DIR",
+            remedy=f"`hbroker keys issue {names} --out DIR` makes one; then add --identity DIR",
         )
     return replace(given, authority=authority, identity=identity)
 

@@ -44,7 +44,7 @@ def _play(console: Console, seconds: float) -> None:
         console.print(f"{len(house.nodes)} brokers are up after {house.seconds:.2f} s:")
         for node in house.nodes:
             console.print(f"  {node.name:<13} {node.subtree or '(all the rest)'}")
-        capture.start(house.nodes)
+        capture.start(house)
         _print(console, "hbroker sim home", ())
         house.simulate(seconds)
         _print(console, "hbroker tree", run("tree", "--root", house.root))

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,20 +40,24 @@ class Node:
 
 
 class House:
-    """The network of `home.yaml`, on free ports. `start` sets `root` and `nodes`."""
+    """The network of `home.yaml`, on free ports. `start` sets `root` and `nodes`.
+
+    `key_log`: the file with the keys of its datagrams, for a capture.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.root = ""
         self.nodes: tuple[Node, ...] = ()
         self.seconds = 0.0
         """Seconds until every node had joined."""
+        self.key_log = directory / "keys.log"
         self._directory = directory
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Returns once every node has joined. Raises HouseError."""
         command = ("up", "--any-port", "--json", "--state-dir", str(self._directory))
-        self._process = _start("hbroker", *command)
+        self._process = _start("hbroker", *command, environment={"HBROKER_KEYLOG": str(self.key_log)})
         assert self._process.stdout is not None, "it was asked for"
         deadline = time.monotonic() + _READY_S
         while (line := _line(self._process, self._process.stdout, deadline)) is not None:
@@ -91,10 +96,11 @@ class Capture:
         self.refusal: str | None = None
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, nodes: Iterable[Node]) -> None:
-        """Returns when it captures the datagrams of these nodes, or is refused."""
-        ports = [argument for node in nodes for argument in ("--port", str(node.address[1]))]
-        process = _start("hbroker", "capture", "--count", "--json", *ports)
+    def start(self, house: House) -> None:
+        """Returns when it captures the datagrams of the house's nodes, or is refused."""
+        ports = [argument for node in house.nodes for argument in ("--port", str(node.address[1]))]
+        keys = ("--key-log", str(house.key_log))
+        process = _start("hbroker", "capture", "--count", "--json", *keys, *ports)
         assert process.stderr is not None, "it was asked for"
         line = _line(process, process.stderr, time.monotonic() + _READY_S) or ""
         if line.startswith("capturing"):
@@ -126,7 +132,9 @@ def run(*arguments: str, timeout: float = 10.0) -> list[str]:
     return done.stdout.splitlines()
 
 
-def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
+def _start(
+    module: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     # In its own session: Ctrl-C reaches only this program, which then ends the others in order.
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
@@ -135,6 +143,7 @@ def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, **(environment or {})},
     )
 
 

@@ -36,7 +36,13 @@ from hbroker.identity.pem_files import read_certificates, read_key, write_certif
 from hbroker.identity.subtree_uri import to_uri
 from hbroker.storage.disk import make_folder
 
-__all__ = ["AUTHORITY_VALIDITY_S", "MAX_CERTIFICATE_BYTES", "NODE_VALIDITY_S", "Authority"]
+__all__ = [
+    "AUTHORITY_VALIDITY_S",
+    "MAX_CERTIFICATE_BYTES",
+    "NODE_VALIDITY_S",
+    "Authority",
+    "AuthorityCertificate",
+]
 
 NODE_VALIDITY_S: Final = 365 * 86_400
 """How long the certificate of a node is valid, unless the caller says something else. Seconds."""
@@ -50,16 +56,13 @@ _LONGEST_COMMON_NAME: Final = 64
 """Characters (RFC 5280 appendix A.1, ub-common-name)."""
 
 
-class Authority:
-    """The authority of one network: its certificate and its private key."""
+class AuthorityCertificate:
+    """The certificate of the authority of one network. It verifies the certificates of nodes."""
 
-    def __init__(self, certificate: x509.Certificate, key: Ed25519PrivateKey) -> None:
-        """Use `create` or `load`. Raises ValueError if this is not the certificate of a CA with this key."""
-        extensions = certificate.extensions
-        if not extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+    def __init__(self, certificate: x509.Certificate) -> None:
+        """Use `load`. Raises ValueError if this is not the certificate of a CA."""
+        if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
             raise ValueError("it is not the certificate of an authority")
-        if certificate.public_key() != key.public_key():
-            raise ValueError("it is not the certificate of this key")
         self.network: Final = common_name(certificate)
         """The name of the network."""
         self.certificate: Final = certificate.public_bytes(Encoding.DER)
@@ -67,8 +70,51 @@ class Authority:
         self.not_after: Final = int(certificate.not_valid_after_utc.timestamp())
         """The last second of the certificate's validity, since the Unix epoch."""
         self._certificate = certificate
+
+    @classmethod
+    def load(cls, folder: Path) -> AuthorityCertificate:
+        """Reads `authority.crt`. Raises OSError, and ConfigError if the file is malformed."""
+        file, _ = _files(folder)
+        try:
+            return AuthorityCertificate(read_certificates(file)[0])
+        except (OSError, ConfigError):
+            raise
+        except Exception as error:  # The errors of the parser have no other class in common.
+            raise ConfigError(
+                f"not usable: {error}", file=str(file), remedy="put back the certificate of the authority"
+            ) from None
+
+    def verify(self, der: bytes, now: float) -> NodeCertificate:
+        """Reads the certificate of a node. Verifies that this authority signed it, and that it is valid now.
+
+        Raises InvalidCertificate, and nothing else, whatever the bytes are. TLS verifies the key usages.
+        """
+        found = NodeCertificate.read(der)
+        try:
+            x509.load_der_x509_certificate(der).verify_directly_issued_by(self._certificate)
+        except Exception:  # The errors of the verifier have no other class in common.
+            raise InvalidCertificate(
+                f"the certificate of the node {found.name} was not signed by the authority of {self.network}"
+            ) from None
+        if not found.is_valid(now):
+            raise InvalidCertificate(
+                f"the certificate of the node {found.name} is not valid at {_utc(now)}, but from "
+                f"{_utc(found.not_before)} to {_utc(found.not_after)}: renew it, or set the clock"
+            )
+        return found
+
+
+class Authority(AuthorityCertificate):
+    """The authority of one network: its certificate and its private key. It signs certificates of nodes."""
+
+    def __init__(self, certificate: x509.Certificate, key: Ed25519PrivateKey) -> None:
+        """Use `create` or `load`. Raises ValueError if this is not the certificate of a CA with this key."""
+        super().__init__(certificate)
+        if certificate.public_key() != key.public_key():
+            raise ValueError("it is not the certificate of this key")
         self._key = key
-        self._key_id = extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        key_id = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+        self._key_id = key_id.value
 
     # Construct
 
@@ -98,8 +144,8 @@ class Authority:
     def load(cls, folder: Path) -> Self:
         """Reads `authority.crt` and `authority.key`.
 
-        Raises FileNotFoundError if there is no authority, or it was not saved completely; other OSErrors; and
-        ConfigError if a file is malformed, or the certificate is missing or of another key.
+        Raises FileNotFoundError if there is no key; other OSErrors; and ConfigError if a file is malformed,
+        or the certificate is missing or of another key.
         """
         file, key_file = _files(folder)
         key = read_key(key_file)
@@ -159,27 +205,6 @@ class Authority:
                 f"{MAX_CERTIFICATE_BYTES}: name fewer subtrees, or one that contains them"
             )
         return Identity((der,), to_pkcs8(node_key))
-
-    # Read
-
-    def verify(self, der: bytes, now: float) -> NodeCertificate:
-        """Reads the certificate of a node. Verifies that this authority signed it, and that it is valid now.
-
-        Raises InvalidCertificate, and nothing else, whatever the bytes are. TLS verifies the key usages.
-        """
-        found = NodeCertificate.read(der)
-        try:
-            x509.load_der_x509_certificate(der).verify_directly_issued_by(self._certificate)
-        except Exception:  # The errors of the verifier have no other class in common.
-            raise InvalidCertificate(
-                f"the certificate of the node {found.name} was not signed by the authority of {self.network}"
-            ) from None
-        if not found.is_valid(now):
-            raise InvalidCertificate(
-                f"the certificate of the node {found.name} is not valid at {_utc(now)}, but from "
-                f"{_utc(found.not_before)} to {_utc(found.not_after)}: renew it, or set the clock"
-            )
-        return found
 
     # Helpers
 

@@ -16,14 +16,14 @@ class Topology:
 
     `name`: the network's name, which is the file's name without its suffix. `nodes`: parents before their
     children. `plan`: what the load analysis expects of the network. `is_secure`: all datagrams are sealed,
-    with what `with_security` sets.
+    with what `with_security` sets, unless the file says `security: off`.
     """
 
     name: str
     nodes: tuple[NodeSettings, ...]
     gateways: tuple[GatewaySettings, ...] = ()
     plan: Plan | None = None
-    is_secure: bool = False
+    is_secure: bool = True
 
     @property
     def root(self) -> NodeSettings:

@@ -82,7 +82,7 @@ def parse(
         nodes,
         tuple(settings_of(gateway, root, join_key, access) for gateway in gateways),
         plan,
-        is_secure=optional(sections, "security", report.truth) is True,
+        is_secure=optional(sections, "security", report.truth) is not False,
     )
     return network.with_telemetry(telemetry)
 

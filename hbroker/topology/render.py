@@ -33,7 +33,10 @@ def render(topology: Topology) -> str:
         nodes=[_node(node) for node in topology.nodes],
         gateways=[_gateway(gateway) for gateway in topology.gateways],
         auth=_filled(join_key=root.join_key.decode()) | _changed(access, AccessSettings()),
-        security=topology.is_secure,
+    )
+    if not topology.is_secure:
+        document["security"] = False
+    document |= _filled(
         limits=_changed(root.limits, Limits()),
         telemetry=_changed(topology.telemetry, TelemetrySettings()),
         plan=plan and asdict(plan) | {"predicted": dict(plan.predicted)},

@@ -107,10 +107,10 @@ def gateway(
 
     def read() -> GatewaySettings:
         if config:
-            found, is_secure = _from_file(config, name, root, has_policy=bool(policy))
+            found, secure = _from_file(config, name, root, has_policy=bool(policy))
         else:
-            found, is_secure = _from_flags(name, root, listener, keys, has_policy=bool(policy)), False
-        return completed(found, state_dir, telemetry, security, is_secure=is_secure)
+            found, secure = _from_flags(name, root, listener, keys, has_policy=bool(policy)), None
+        return completed(found, state_dir, telemetry, security, secure)
 
     settings = read()
 
@@ -131,8 +131,8 @@ def gateway(
 
 def _from_file(
     config: str, name: str | None, root: str | None, *, has_policy: bool
-) -> tuple[GatewaySettings, bool]:
-    """The settings, and whether the network has security."""
+) -> tuple[GatewaySettings, str | None]:
+    """The settings, and the name of the network if its security is on."""
     from dataclasses import replace
 
     from hbroker import topology
@@ -140,12 +140,13 @@ def _from_file(
     from hbroker.topology.flags import root_from_flag
 
     network = topology.load(config, has_policy=has_policy)
+    secure = network.name if network.is_secure else None
     settings = network.gateway(name or "")
     if settings is None:
         names = ", ".join(gateway.name for gateway in network.gateways) or "none: the file has no gateways"
         remedy = f"give --name one of {names}"
         raise ConfigError(f"no gateway is called {name!r}", file=config, remedy=remedy)
-    return (replace(settings, root=root_from_flag(root)) if root else settings), network.is_secure
+    return (replace(settings, root=root_from_flag(root)) if root else settings), secure
 
 
 def _from_flags(

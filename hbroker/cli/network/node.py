@@ -116,10 +116,10 @@ def node(
 
     def read() -> NodeSettings:
         if config:
-            found, is_secure = _from_file(config, name, root)
+            found, secure = _from_file(config, name, root)
         else:
-            found, is_secure = _from_flags(name, root, also, keys), False
-        return completed(found, state_dir, telemetry, security, is_secure=is_secure)
+            found, secure = _from_flags(name, root, also, keys), None
+        return completed(found, state_dir, telemetry, security, secure)
 
     settings = read()
     if memory is None and settings.has_store:
@@ -144,8 +144,8 @@ def node(
     return run_node(settings, on_ready=ready, state_path=memory, reload=read)
 
 
-def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, bool]:
-    """The settings, and whether the network has security."""
+def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, str | None]:
+    """The settings, and the name of the network if its security is on."""
     from dataclasses import replace
 
     from hbroker import topology
@@ -153,17 +153,18 @@ def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, 
     from hbroker.topology.flags import root_from_flag
 
     network = topology.load(config)
+    secure = network.name if network.is_secure else None
     node = network.node(name)
     if node is None:
         names = ", ".join(node.name for node in network.nodes)
         remedy = f"name one of {names}"
         raise ConfigError(f"no node is called {name!r}", file=config, remedy=remedy)
     if root and not node.is_root:
-        return replace(node, root=root_from_flag(root)), network.is_secure
+        return replace(node, root=root_from_flag(root)), secure
     if node.root and node.root[1] == 0:
         remedy = "give the root a port, or add --root <address>:<port>"
         raise ConfigError("the root may listen on any port", file=config, remedy=remedy)
-    return node, network.is_secure
+    return node, secure
 
 
 def _from_flags(

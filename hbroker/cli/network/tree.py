@@ -38,6 +38,7 @@ it started; QUEUED those that wait for a session or for its acknowledgement now;
 it took and could not deliver: a subscriber did not keep up or went away, or there was no room
 for a retained one. CPU and MiB are its process's. --json tells all that it dropped, by reason,
 which is much that harms nobody, and what became of every session's messages (docs/commands.md).
+Where a node's security is off, it says so on stderr.
 
 examples:
   hbroker tree
@@ -69,7 +70,15 @@ def tree(root: str, timeout: float, as_json: bool) -> int:
         _print(statuses)
         for name in silent:
             print(styled(f"{name} does not tell its status", Style.BAD), file=sys.stderr)
+    _warn_of_open([str(status["name"]) for status in statuses if status.get("security") == "off"])
     return DONE if statuses and not silent else UNREACHABLE
+
+
+def _warn_of_open(names: list[str]) -> None:
+    if names:
+        who = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        danger = "nothing is encrypted, and whoever reaches a node reads and writes its topics"
+        print(styled(f"SECURITY IS OFF at {who}: {danger}", Style.BAD), file=sys.stderr)
 
 
 def _print(statuses: list[Status]) -> None:

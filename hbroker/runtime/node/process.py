@@ -137,6 +137,8 @@ class _Process:
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         if settings.security.is_on and key_log_file():
             self._log.warning("keys_logged", file=key_log_file())
+        if not settings.security.is_on:
+            self._log.warning("security_off", danger="whoever reaches this node reads and writes its topics")
         self._configured, self._reload = settings, reload
         if files is not None:
             had_store = self._open_store(files.path.with_name(f"{files.path.name}.store"))

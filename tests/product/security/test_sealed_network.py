@@ -1,18 +1,23 @@
-"""A network with security: all commands work, and nobody gets in or reads along without its authority."""
+"""A network as `hbroker up` starts it: all commands work, and nobody reads along or takes part in clear."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hbroker import ConfigError, Message, Unreachable, sync
+from hbroker._proto import packet_pb2 as pb
+from hbroker.addresses import parse_address
 from hbroker.identity.authority import Authority
 from hbroker.identity.node_identity import Identity
 from tests.needs import need_mosquitto
@@ -30,7 +35,6 @@ from tests.product.network import (
 from tests.waiting import until
 
 FILE = """
-security: on
 nodes:
   - {name: root, subtree: "", listen: "127.0.0.1:7700"}
   - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
@@ -166,7 +170,7 @@ def test_who_records_the_datagrams_reads_nothing_of_them(tmp_path: Path) -> None
         (near, port), (far, _) = path.near, path.far
         file = tmp_path / "house.yaml"
         root = f'{{name: root, subtree: "", listen: "{far}:{port}", advertise: "{near}:{port}"}}'
-        file.write_text(f"security: on\nnodes:\n  - {root}\n")
+        file.write_text(f"nodes:\n  - {root}\n")
         with (
             network_up(file, tmp_path / "state", ()) as (network, address),
             SecureNetwork(network, address).connect() as client,
@@ -207,3 +211,67 @@ def test_sighup_renews_certificates_and_peers_stay(secure: SecureNetwork) -> Non
     renewed = Identity.load(file.parent, "kitchen")
     assert renewed.key == key
     assert renewed.certificate.not_after > now + 300 * 86_400
+
+
+@pytest.mark.usefixtures("another_host")
+def test_who_sends_in_clear_gets_no_more_than_he_sent(secure: SecureNetwork) -> None:
+    kinds = [field.name for field in pb.Packet.DESCRIPTOR.oneofs_by_name["body"].fields]
+    with (
+        secure.connect() as client,
+        client.subscribe("#", qos=1) as messages,
+        closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as stranger,
+    ):
+        stranger.connect(parse_address(secure.root))
+        sent = sum(
+            stranger.send(in_clear(kind, session)) for kind in kinds for session in (0, 1) for _ in range(20)
+        )
+        client.publish("home/attic", "still served", qos=1)
+        message = messages.next(timeout=PATIENCE)
+        assert message is not None
+        assert message.payload == b"still served"
+        stranger.setblocking(False)
+        answers = list(iter(partial(received_by, stranger), None))
+    assert sum(map(len, answers)) <= sent
+    assert not [data for data in answers if b"home/" in data or b"kitchen" in data]
+    until(lambda: drops_of_root(secure).get("seal_forged", 0) >= 40 * len(kinds), "all are dropped", PATIENCE)
+
+
+def drops_of_root(secure: SecureNetwork) -> dict[str, int]:
+    """What the root counts as dropped, by reason."""
+    nodes = json.loads(secure.run("hbroker", "tree", "--json").stdout)["nodes"]
+    drops: dict[str, int] = next(node["drops"] for node in nodes if node["name"] == "root")
+    return drops
+
+
+def in_clear(kind: str, session: int) -> bytes:
+    """A datagram with an empty packet of one kind. `session`: 0: outside of any session."""
+    datagram = pb.Datagram(padding=bytes(64))
+    datagram.header.session, datagram.header.number = session, session
+    packet = datagram.packets.add(delivery=session)
+    field = pb.Packet.DESCRIPTOR.fields_by_name[kind]
+    if field.message_type is None:
+        packet.again = b"payload"
+    else:
+        getattr(packet, kind).SetInParent()
+    return datagram.SerializeToString()
+
+
+def received_by(peer: socket.socket) -> bytes | None:
+    """The next datagram that has arrived already, if there is one."""
+    try:
+        return peer.recv(65_536)
+    except (BlockingIOError, ConnectionRefusedError):
+        return None
+
+
+def test_a_network_whose_security_is_off_says_so(tmp_path: Path) -> None:
+    with network_of(f"security: off\n{FILE}", tmp_path) as (network, root):
+        shown = run_hbroker("tree", "--root", root, check=True)
+        assert "SECURITY IS OFF at root, kitchen" in shown.stderr
+        (log,) = network.directory.glob("*/kitchen.log")
+        assert "security_off" in log.read_text()
+        assert not list(network.directory.glob("*/authority"))
+
+
+def test_a_network_whose_security_is_on_says_nothing_of_it(secure: SecureNetwork) -> None:
+    assert secure.run("hbroker", "tree").stderr == ""

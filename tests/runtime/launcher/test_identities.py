@@ -17,7 +17,6 @@ from hbroker.topology.parse import parse
 
 NOW = 1_800_000_000.0
 FILE = """
-security: on
 nodes:
   - {name: root, subtree: "", listen: "127.0.0.1:7700"}
   - {name: kitchen, subtree: home/kitchen, also: [home/cellar], listen: "127.0.0.1:7701"}
@@ -91,3 +90,36 @@ def test_a_damaged_key_is_reported_and_kept(directory: RunDirectory) -> None:
     with pytest.raises(ConfigError, match=r"authority\.key"):
         provide(network(), directory, NOW)
     assert key.read_text() == "no key"
+
+
+def test_the_key_of_the_authority_may_be_elsewhere(directory: RunDirectory) -> None:
+    settings = provide(network(), directory, NOW)
+    key = directory.authority / "authority.key"
+    key.rename(directory.path / "elsewhere")
+    files = {file: file.read_bytes() for file in directory.path.rglob("*") if file.is_file()}
+    assert provide(network(), directory, NOW + NODE_VALIDITY_S * 0.9) == settings
+    assert {file: file.read_bytes() for file in directory.path.rglob("*") if file.is_file()} == files
+
+
+@pytest.mark.parametrize(
+    ("text", "later"),
+    [(FILE, NODE_VALIDITY_S * 2), (FILE.replace("home/cellar", "home/attic"), 0)],
+    ids=["expired", "another subtree"],
+)
+def test_without_its_key_no_other_authority_is_made(directory: RunDirectory, text: str, later: float) -> None:
+    provide(network(), directory, NOW)
+    certificate = (directory.authority / "authority.crt").read_bytes()
+    (directory.authority / "authority.key").unlink()
+    with pytest.raises(
+        ConfigError, match="needs a new certificate, and the key of the authority is not here"
+    ):
+        provide(network(text), directory, NOW + later)
+    assert (directory.authority / "authority.crt").read_bytes() == certificate
+
+
+def test_an_authority_that_signed_nothing_is_made_again(directory: RunDirectory) -> None:
+    Authority.create("house", NOW).save(directory.authority)
+    (directory.authority / "authority.key").unlink()
+    provide(network(), directory, NOW)
+    authority = Authority.load(directory.authority)
+    assert authority.verify(identity(directory).chain[0], NOW).name == "kitchen"

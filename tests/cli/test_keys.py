@@ -1,0 +1,144 @@
+"""`hbroker keys`: the keys of a network that is not started yet, and of nodes on other hosts."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from hbroker.cli import main
+from hbroker.cli.exits import FAILED, USAGE
+from hbroker.identity.authority import Authority
+from hbroker.identity.node_identity import Identity
+from hbroker.runtime.launcher.run_directory import RunDirectory
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The state directory of a network with an authority."""
+    Authority.create("house", time.time()).save(tmp_path / "state" / "house" / "authority")
+    return tmp_path / "state"
+
+
+def init(state: Path, text: str) -> int:
+    """Runs `hbroker keys init` for a topology of this text, whose network is called `flat`."""
+    file = state.parent / "flat.yaml"
+    file.write_text(text)
+    return main(["keys", "init", str(file), "--state-dir", str(state)])
+
+
+def issue(state: Path, out: Path, *arguments: str) -> int:
+    return main(["keys", "issue", *arguments, "--out", str(out), "--state-dir", str(state)])
+
+
+def test_the_folder_has_what_a_node_needs(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "cellar"
+    assert issue(state, out, "cellar", "home/cellar", "home/attic", "--days", "30") == 0
+    assert capsys.readouterr().out == f"{out}: cellar may own home/cellar, home/attic in house for 30 days\n"
+    assert {file.name for file in out.iterdir()} == {"cellar.crt", "cellar.key", "authority.crt"}
+    found = Authority.load(state / "house" / "authority").verify(
+        Identity.load(out, "cellar").chain[0], time.time()
+    )
+    assert (found.name, found.subtrees) == ("cellar", ("home/cellar", "home/attic"))
+    assert 29 < (found.not_after - time.time()) / 86_400 <= 30
+
+
+def test_a_second_certificate_is_for_the_same_key(state: Path, tmp_path: Path) -> None:
+    assert issue(state, tmp_path / "out", "cellar", "home/cellar") == 0
+    before = Identity.load(tmp_path / "out", "cellar")
+    assert issue(state, tmp_path / "out", "cellar", "home/attic") == 0
+    after = Identity.load(tmp_path / "out", "cellar")
+    assert (after.key, after.certificate.subtrees) == (before.key, ("home/attic",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("cellar", "home/+"), "'home/+' is not a subtree"),
+        (("a name", "home"), "'a name' is not a valid name of a node"),
+        (("cellar", "home", "--network", "office"), "the network 'office' has no authority here"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    state: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    assert issue(state, tmp_path / "out", *arguments) != 0
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_of_several_authorities_has_to_be_named(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert issue(tmp_path / "nothing", tmp_path / "out", "cellar", "home") != 0
+    assert "no network has an authority here" in capsys.readouterr().err
+    (state / "house" / "authority" / "authority.key").rename(tmp_path / "elsewhere")
+    assert issue(state, tmp_path / "out", "cellar", "home") != 0
+    assert "authority.key: the key of the authority is not here" in capsys.readouterr().err
+    (tmp_path / "elsewhere").rename(state / "house" / "authority" / "authority.key")
+    Authority.create("office", time.time()).save(state / "office" / "authority")
+    assert issue(state, tmp_path / "out", "cellar", "home") != 0
+    assert "name one of house, office with --network" in capsys.readouterr().err
+    assert issue(state, tmp_path / "out", "cellar", "home", "--network", "office") == 0
+
+
+NODES = """
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
+"""
+
+
+def test_the_keys_of_a_network_are_made_once(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(state, NODES) == 0
+    files = [path for path in (state / "flat").rglob("*") if path.is_file() and path.name != "lock"]
+    made = {path.relative_to(state / "flat"): path.read_bytes() for path in files}
+    assert {str(path) for path in made} == {
+        *("authority/authority.crt", "authority/authority.key", "join.key"),
+        *(f"identities/{node}.{ending}" for node in ("root", "kitchen") for ending in ("crt", "key")),
+    }
+    printed = capsys.readouterr().out
+    assert all(str(state / "flat" / name) in printed for name in ("join.key", "authority", "identities"))
+    assert init(state, NODES) == 0
+    assert {path: (state / "flat" / path).read_bytes() for path in made} == made
+
+
+def test_no_keys_are_made_for_a_network_without_security(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(state, f"security: off{NODES}") == USAGE
+    assert "the network's security is off" in capsys.readouterr().err
+    assert not (state / "flat").exists()
+
+
+def test_a_network_that_runs_keeps_its_keys(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock = RunDirectory(state, "flat").acquire()
+    try:
+        assert init(state, NODES) == FAILED
+    finally:
+        os.close(lock)
+    assert "'flat' runs already" in capsys.readouterr().err
+    assert not (state / "flat" / "authority").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("init", "a.yaml", "b.yaml"),
+        ("init", "a.yaml", "--out", "there"),
+        ("issue", "cellar", "--out", "there"),
+        ("issue", "cellar", "home/cellar"),
+        ("make", "cellar"),
+        ("init",),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: tuple[str, ...]) -> None:
+    assert main(["keys", *arguments]) == USAGE
