@@ -243,7 +243,8 @@ def completed(
         settings = replace(settings, telemetry=written)
     if settings.join_key:
         return settings
-    key = key_at(state_dir, settings.root) if settings.root else b""
+    root: Address | None = settings.root
+    key = key_at(state_dir, root) if root else b""
     if not key and made and made.join_key_file.exists():
         from hbroker.topology.flags import join_key_from_file
 
