@@ -322,6 +322,8 @@ class _Core:
         link, or its peer has sent nothing."""
     def peer_of(self, link: int) -> _Address | None:
         """The current address of a link's peer (§4.4); None: there is no such link."""
+    def certificate(self, peer: _Address) -> bytes | None:
+        """The certificate with which the peer at an address proved itself, as DER. None: it has not."""
     def close(self, link: int) -> None:
         """Closes a link, with its queue and its subscriptions. LinkDownEvent follows (reason "closed")."""
     def send(self, link: int, packet: bytes) -> bool:
@@ -590,8 +592,6 @@ class Engine(_Core):
         """Stores what was submitted until now, and reads what was requested."""
     def awaits_store(self) -> bool:
         """Whether something was submitted or requested since."""
-    def certificate(self, peer: _Address) -> bytes | None:
-        """As `Endpoint.certificate`."""
     def owns(self, now: int, topic: str) -> bool:
         """Whether a PUBLISH to this topic would be accepted at `now` (§7.2). The call changes nothing, not
         even the time."""
@@ -618,8 +618,6 @@ class Endpoint(_Core):
     def address(self) -> _Address: ...
     def set_credentials(self, credentials: Credentials) -> None:
         """From now on handshakes use these. Peers stay connected. Raises NativeError: security is off."""
-    def certificate(self, peer: _Address) -> bytes | None:
-        """The certificate with which the peer at an address proved itself, as DER. None: it has not."""
     @property
     def unix_offset_us(self) -> int:
         """The microseconds since the Unix epoch minus those of `hbroker.runtime.control_loop.clock`, as both
@@ -793,6 +791,8 @@ class ClientPool:
 
     def __new__(cls, config: Config, listen: _Address) -> ClientPool:
         """Binds (port 0: any free port) and starts the thread. Raises OSError."""
+    def set_credentials(self, credentials: Credentials) -> None:
+        """As `Endpoint.set_credentials`."""
     def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
         """Adds a pool client. Returns its number. `incarnation`: random, for each of its runs.
 

@@ -17,7 +17,6 @@ import os
 import select
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -46,7 +45,7 @@ from hbroker.runtime.client.dispatcher import (
 from hbroker.runtime.client.identity import Identity, Profile
 from hbroker.runtime.client.publication import Batch, Messages, Receipt, parts
 from hbroker.runtime.control_loop import UNWATCHED_POLL_S, ControlLoop, clock
-from hbroker.runtime.credentials import PathLike, credentials_at
+from hbroker.runtime.credentials import PathLike
 
 if TYPE_CHECKING:
     from hbroker._native import Message
@@ -73,7 +72,7 @@ def connect(
 ) -> Client:
     """Connects to the network at its root, as `hbroker.connect` does. The client is a context manager."""
     address, here = resolve_both(parse_place(root), listen)
-    identity = replace(Identity.of(**profile), credentials=credentials_at(address, authority))
+    identity = Identity.of(**profile).secured(address, authority)
     client = Client(address, identity, here, timeout)
     try:
         client._start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,9 @@ start by themselves (`hbroker node`), and for nodes on other hosts.
   init FILE               makes the authority of the network in this topology file, its join key,
                           and the keys and certificates of its nodes, as `hbroker up` does. What
                           is there is kept; certificates with little time left are renewed
+  rotate NETWORK          replaces the authority by another one while the network runs. Call it
+                          three times: each call does one of three steps, and says what is to be
+                          done before the next one
   issue NAME SUBTREE...   writes what one node needs into the folder --out: NAME.crt, NAME.key
                           (a secret) and authority.crt. If the folder has the node's key already,
                           the certificate is renewed for the same key
@@ -32,6 +36,7 @@ examples:
   hbroker keys init topologies/home.yaml
   hbroker keys issue kitchen home/kitchen --out kitchen
   scp -r kitchen kitchen-host:     there, `hbroker node` takes the folder: see its help
+  hbroker keys rotate home
 
 exit codes: 0 done, 1 a file cannot be written, 2 wrong flags or topology, or no authority here
 """
@@ -40,7 +45,7 @@ _YEAR_DAYS: Final = 365
 
 
 @command("keys", _TEXT)
-@click.argument("action", type=click.Choice(["init", "issue"]))
+@click.argument("action", type=click.Choice(["init", "issue", "rotate"]))
 @click.argument("arguments", metavar="...", nargs=-1, required=True)
 @click.option("--out", type=PATH, metavar="DIR", help="issue: the folder to write")
 @click.option("--days", type=WHOLE, metavar="N", help=f"issue: how long it is valid (default: {_YEAR_DAYS})")
@@ -55,10 +60,13 @@ def keys(
     state_dir: Path,
 ) -> int:
     """Returns when the files are written. Raises UsageError, ConfigErrors, HBrokerError and OSError."""
-    if action == "init":
+    if action != "issue":
         if len(arguments) != 1 or out or days or network:
-            raise click.UsageError("init is followed by one topology file, and takes --state-dir only")
-        return _init(arguments[0], state_dir)
+            what = "topology file" if action == "init" else "network"
+            raise click.UsageError(f"{action} is followed by one {what}, and takes --state-dir only")
+        if action == "init":
+            return _init(arguments[0], state_dir)
+        return _rotate(_with_authority(state_dir, Path(arguments[0]).stem))
     name, *subtrees = arguments
     if not subtrees or out is None:
         raise click.UsageError("issue is followed by a name and its subtrees, and needs --out")
@@ -108,6 +116,36 @@ def _issue(name: str, subtrees: list[str], out: Path, days: int, directory: RunD
     replace_file(out / "authority.crt", [(directory.authority / "authority.crt").read_bytes()])
     print(f"{out}: {name} may own {', '.join(subtrees)} in {authority.network} for {days} days")
     return DONE
+
+
+def _rotate(directory: RunDirectory) -> int:
+    from hbroker.identity.rotation import rotate
+
+    try:
+        step = rotate(directory.authority, directory.identities, time.time())
+    except FileNotFoundError as missing:
+        raise ConfigError("it is needed, and not here", file=missing.filename, remedy="put it back") from None
+    launcher = directory.launcher()
+    if launcher is not None:
+        os.kill(launcher, signal.SIGHUP)
+        print(f"`hbroker up` and its nodes and gateways have been told (SIGHUP to {launcher})")
+    print(_NEXT_STEPS[step.value].format(network=directory.network, folder=directory.authority))
+    return DONE
+
+
+_NEXT_STEPS: Final = {
+    "prepared": """\
+step 1 of 3 is done: there is another authority, and it has signed nothing yet.
+Copy {folder}/authority.crt to all other hosts with nodes, gateways and clients, and send SIGHUP
+to those nodes and gateways. (Clients notice it by themselves.) Then: hbroker keys rotate {network}""",
+    "switched": """\
+step 2 of 3 is done: certificates are from now on signed by the other authority.
+Issue new ones for nodes on other hosts (hbroker keys issue), copy them there, and send SIGHUP to
+those nodes. Then: hbroker keys rotate {network}""",
+    "finished": """\
+step 3 of 3 is done: nobody on this host believes the old authority any more.
+Copy {folder}/authority.crt to all other hosts once more, and send SIGHUP there.""",
+}
 
 
 def _with_authority(base: Path, network: str | None) -> RunDirectory:

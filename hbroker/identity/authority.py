@@ -69,7 +69,8 @@ class AuthorityCertificate:
         """The certificate in DER, which clients and nodes pin."""
         self.not_after: Final = int(certificate.not_valid_after_utc.timestamp())
         """The last second of the certificate's validity, since the Unix epoch."""
-        self._certificate = certificate
+        self.parsed: Final = certificate
+        """The certificate, as it was parsed."""
 
     @classmethod
     def load(cls, folder: Path) -> AuthorityCertificate:
@@ -91,7 +92,7 @@ class AuthorityCertificate:
         """
         found = NodeCertificate.read(der)
         try:
-            x509.load_der_x509_certificate(der).verify_directly_issued_by(self._certificate)
+            x509.load_der_x509_certificate(der).verify_directly_issued_by(self.parsed)
         except Exception:  # The errors of the verifier have no other class in common.
             raise InvalidCertificate(
                 f"the certificate of the node {found.name} was not signed by the authority of {self.network}"
@@ -112,7 +113,8 @@ class Authority(AuthorityCertificate):
         super().__init__(certificate)
         if certificate.public_key() != key.public_key():
             raise ValueError("it is not the certificate of this key")
-        self._key = key
+        self.key: Final = key
+        """The private key: a secret."""
         key_id = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
         self._key_id = key_id.value
 
@@ -142,7 +144,8 @@ class Authority(AuthorityCertificate):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Reads `authority.crt` and `authority.key`.
+        """Reads `authority.crt` and `authority.key`. While the authority is replaced, the first file has two
+        certificates (`hbroker.identity.rotation`).
 
         Raises FileNotFoundError if there is no key; other OSErrors; and ConfigError if a file is malformed,
         or the certificate is missing or of another key.
@@ -151,7 +154,9 @@ class Authority(AuthorityCertificate):
         key = read_key(key_file)
         remedy = f"put back the certificate of {key_file}; nodes have copies of it"
         try:
-            return cls(read_certificates(file)[0], key)
+            believed = read_certificates(file)
+            own = (each for each in believed if each.public_key() == key.public_key())
+            return cls(next(own, believed[0]), key)
         except FileNotFoundError:
             fault = "the certificate of the authority is missing"
         except (OSError, ConfigError):
@@ -174,8 +179,8 @@ class Authority(AuthorityCertificate):
         if key_file.exists():
             raise FileExistsError(f"{key_file} is the key of an authority already, which is never replaced")
         # A certificate without its key has signed nothing, so after a crash a new authority may replace it.
-        write_certificates(file, [self._certificate])
-        write_key(key_file, self._key)
+        write_certificates(file, [self.parsed])
+        write_key(key_file, self.key)
 
     def issue(
         self,
@@ -225,13 +230,13 @@ class Authority(AuthorityCertificate):
         authority_key_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._key_id)
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = (
-            _builder(self._certificate.subject, _name(name), public_key, now, until)
+            _builder(self.parsed.subject, _name(name), public_key, now, until)
             .add_extension(authority_key_id, critical=False)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(names, critical=False)
         )
-        return builder.sign(self._key, algorithm=None)
+        return builder.sign(self.key, algorithm=None)
 
 
 def _files(folder: Path) -> tuple[Path, Path]:

@@ -14,8 +14,10 @@ from hbroker.config import SecuritySettings
 from hbroker.errors import ConfigError
 
 __all__ = [
+    "AuthorityFile",
     "PathLike",
     "authority_at",
+    "authority_for",
     "credentials_at",
     "credentials_of",
     "key_log_file",
@@ -27,6 +29,7 @@ PathLike = str | os.PathLike[str]
 
 _STATE_DIR: Final = Path(".hbroker")
 """Where `hbroker up` keeps the folders of its networks, if nobody says otherwise."""
+_LOOK_US: Final = 5_000_000
 _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 """RFC 7468 §5. There may be text before and between them."""
 
@@ -59,14 +62,52 @@ def key_log_file() -> str:
 
 def credentials_at(root: Address, authority: PathLike | None = None) -> Credentials | None:
     """The credentials of a client of the network with this root; None: its security is off, as far as is
-    known.
-
-    `authority`: the file with the certificate of the network's authority, in PEM; None: the file that the
-    environment's `HBROKER_AUTHORITY` names, or else that of the network which runs on this host with its root
-    at this address. Raises ConfigError and OSError as `credentials_of`.
+    known. `authority`: as in `authority_for`. Raises ConfigError and OSError as `credentials_of`.
     """
-    file = os.fspath(authority or known_authority(root))
-    return credentials_of(SecuritySettings(authority=file))
+    return credentials_of(SecuritySettings(authority=authority_for(root, authority)))
+
+
+def authority_for(root: Address, authority: PathLike | None = None) -> str:
+    """The path of the file with the certificate of the authority of the network with this root, in PEM.
+    Empty: its security is off, as far as is known.
+
+    `authority`: None: the file that the environment's `HBROKER_AUTHORITY` names, or else that of the network
+    which runs on this host with its root at this address.
+    """
+    return os.fspath(authority or known_authority(root))
+
+
+class AuthorityFile:
+    """The file with the certificate of the authority. While a client runs it may be replaced, because the
+    network gets another authority."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._stamp = self._read_stamp()
+        self._next_look = 0
+
+    def credentials_if_changed(self, now: int) -> Credentials | None:
+        """The credentials of a client, if the file has changed and can be used. Looks every five seconds at
+        the most. `now`: microseconds of any monotonic clock."""
+        if now < self._next_look:
+            return None
+        self._next_look = now + _LOOK_US
+        stamp = self._read_stamp()
+        if stamp is None or stamp == self._stamp:
+            return None
+        try:
+            credentials = credentials_of(SecuritySettings(authority=self._path))
+        except (ConfigError, OSError):
+            return None  # It may be written just now.
+        self._stamp = stamp
+        return credentials
+
+    def _read_stamp(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def known_authority(root: Address, base: Path = _STATE_DIR) -> str:

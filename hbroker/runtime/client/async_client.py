@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -39,7 +38,7 @@ from hbroker.runtime.client.dispatcher import (
 from hbroker.runtime.client.identity import Identity, Profile, Will
 from hbroker.runtime.client.publication import Batch, Messages, Receipt, parts
 from hbroker.runtime.client.subscription import PendingRequest, Subscription
-from hbroker.runtime.credentials import PathLike, credentials_at
+from hbroker.runtime.credentials import PathLike
 from hbroker.runtime.driver import Driver
 
 if TYPE_CHECKING:
@@ -109,8 +108,7 @@ class Connecting:
 
     async def _connect(self) -> Client:
         root, listen = await asyncio.to_thread(resolve_both, self._root, self._listen)
-        credentials = await asyncio.to_thread(credentials_at, root, self._authority)
-        identity = replace(self._identity, credentials=credentials)
+        identity = await asyncio.to_thread(self._identity.secured, root, self._authority)
         client = Client(root, identity, new_endpoint(listen, identity), self._timeout)
         try:
             await client._start()

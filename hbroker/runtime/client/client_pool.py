@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, cast
 
@@ -33,7 +32,7 @@ from hbroker.runtime.client.async_client import TIMEOUT, Client
 from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT, LEAVE_TIMEOUT, config_of
 from hbroker.runtime.client.identity import Identity, PoolClientProfile, random_id
 from hbroker.runtime.client.pool_driver import PoolDriver, PoolEndpoint
-from hbroker.runtime.credentials import PathLike, credentials_at
+from hbroker.runtime.credentials import AuthorityFile, PathLike
 
 __all__ = ["ClientPool", "PoolClient", "PoolClientProfile", "client_pool"]
 
@@ -73,9 +72,10 @@ class ClientPool:
 
     async def __aenter__(self) -> Self:
         self._root, listen = await asyncio.to_thread(resolve_both, self._place, self._listen)
-        credentials = await asyncio.to_thread(credentials_at, self._root, self._authority)
-        pool = _native.ClientPool(config_of(replace(Identity.of(), credentials=credentials)), listen)
-        self._open_driver = PoolDriver(pool, asyncio.get_running_loop())
+        identity = await asyncio.to_thread(Identity.of().secured, self._root, self._authority)
+        pool = _native.ClientPool(config_of(identity), listen)
+        authority = AuthorityFile(identity.authority) if identity.authority else None
+        self._open_driver = PoolDriver(pool, asyncio.get_running_loop(), authority)
         try:
             first = self._open(Identity.of())
             await first._start()

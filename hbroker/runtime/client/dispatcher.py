@@ -39,6 +39,7 @@ from hbroker.runtime.client.identity import Identity, Will, random_id
 from hbroker.runtime.client.inbox import Inbox
 from hbroker.runtime.client.publication import Batch, encoded
 from hbroker.runtime.control_loop import clock
+from hbroker.runtime.credentials import AuthorityFile
 
 if TYPE_CHECKING:
     from hbroker._native import Message
@@ -121,6 +122,7 @@ class Dispatcher:
         self.control = ClientControl(
             endpoint, Random(random_id()), root, identity.session_options, caches=caches
         )
+        self._authority = AuthorityFile(identity.authority) if identity.authority else None
         self.is_persistent = identity.session_options.is_persistent
         """The session outlives its link."""
         self._on_will: Callback | None = None
@@ -276,6 +278,10 @@ class Dispatcher:
                 pass
         while (result := self.control.poll_result()) is not None:
             self._handle_result(result)
+        if self._authority is not None:
+            credentials = self._authority.credentials_if_changed(now)
+            if credentials is not None:
+                self.endpoint.set_credentials(credentials)
         fault = self.endpoint.fault
         if fault is not None:
             self._fail_with(NotConnected(f"the client's socket failed: {fault}"))

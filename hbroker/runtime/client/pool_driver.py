@@ -20,6 +20,7 @@ from hbroker.protocol.client import ClientControl
 from hbroker.protocol.packets import Address
 from hbroker.protocol.timers import TimerQueue
 from hbroker.runtime.control_loop import clock
+from hbroker.runtime.credentials import AuthorityFile
 
 __all__ = ["PoolDriver", "PoolEndpoint"]
 
@@ -31,10 +32,13 @@ logger = logging.getLogger(__name__)
 
 
 class PoolDriver:
-    """Runs all clients of one pool, in one event loop."""
+    """Runs all clients of one pool, in one event loop. `authority`: from which its credentials are read."""
 
-    def __init__(self, pool: ClientPool, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, pool: ClientPool, loop: asyncio.AbstractEventLoop, authority: AuthorityFile | None = None
+    ) -> None:
         self.pool = pool
+        self._authority = authority
         self._loop: asyncio.AbstractEventLoop | None = loop
         self._endpoints: dict[int, PoolEndpoint] = {}
         self._woken: dict[int, PoolEndpoint] = {}
@@ -94,6 +98,10 @@ class PoolDriver:
         if self._loop is None:
             return
         now = clock()
+        if self._authority is not None:
+            credentials = self._authority.credentials_if_changed(now)
+            if credentials is not None:
+                self.pool.set_credentials(credentials)
         visited, self._woken = self._woken, {}
         events = self.pool.poll_pool_events(BATCH)
         for number, event in events:

@@ -289,10 +289,13 @@ class _Process:
         try:
             settings = self._settings if self._reload is None else self._reload()
             policy = await asyncio.to_thread(load_policy, settings.access, self._hook)
+            credentials = credentials_of(self._settings.security)
             listeners = self._set_listeners(settings)
-        except (ConfigError, ConfigErrors) as wrong:
+        except (ConfigError, ConfigErrors, OSError) as wrong:
             self._log.error("not_reloaded", errors=str(wrong))
             return
+        if credentials is not None:
+            self._core.set_credentials(credentials)
         self._guard(self._control.reload, clock(), policy, replace(settings, listeners=listeners))
         self._log.info("reloaded")
         self._iterate()

@@ -120,6 +120,15 @@ impl Core {
         }
     }
 
+    /// The certificate with which the peer at an address proved itself, as DER; `None`: it has not.
+    pub fn certificate(&self, peer: SocketAddr) -> Option<Vec<u8>> {
+        match &self.driver {
+            Driver::Virtual(sealed) => sealed.lock().0.certificate(peer),
+            Driver::Threads(endpoint) => endpoint.associations()?.certificate(peer),
+            Driver::PoolClient(..) | Driver::Load(_) => None,
+        }
+    }
+
     /// Calls the engine of a core in virtual time at a time. The time never goes back.
     pub fn at<R>(
         &self,

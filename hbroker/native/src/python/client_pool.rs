@@ -15,6 +15,7 @@ use crate::client_pool::messages::Mailbox;
 use crate::core;
 use crate::link_id::PoolClientId;
 use crate::python::values::config::Config;
+use crate::python::values::credentials::Credentials;
 use crate::python::values::events::event_out;
 use crate::python::values::messages::Message;
 
@@ -38,6 +39,10 @@ impl ClientPool {
         let core = py.detach(|| ClientPoolCore::on_thread(config, listen, sink));
         let core = core.map_err(PyOSError::new_err)?;
         Ok(Self { core: Arc::new(core), mailbox })
+    }
+
+    fn set_credentials(&self, credentials: &Credentials) -> PyResult<()> {
+        credentials.replace_in(self.core.endpoint().associations())
     }
 
     #[pyo3(signature = (session, *, persistent, incarnation))]

@@ -83,6 +83,15 @@ impl Core {
         self.on_link(py, link, |engine, _, link| engine.peer_of(link)).map(address_out)
     }
 
+    fn certificate<'py>(
+        &self,
+        py: Python<'py>,
+        peer: Address,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let certificate = self.core.certificate(address_in(&peer)?);
+        Ok(certificate.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
     fn close(&self, py: Python<'_>, link: u64) {
         self.on_link(py, link, |engine, now, link| engine.close(now, link));
     }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use super::core::Core;
 use super::{Address, NativeError, address_in, address_out, duration};
@@ -41,20 +40,7 @@ impl Endpoint {
     }
 
     fn set_credentials(self_: PyRef<'_, Self>, credentials: &Credentials) -> PyResult<()> {
-        let associations = endpoint(&self_).associations();
-        let associations = associations.ok_or_else(|| NativeError::new_err("security is off"))?;
-        associations.set_credentials(credentials.0.clone());
-        Ok(())
-    }
-
-    fn certificate<'py>(
-        self_: PyRef<'py, Self>,
-        py: Python<'py>,
-        peer: Address,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let peer = address_in(&peer)?;
-        let certificate = endpoint(&self_).associations().and_then(|all| all.certificate(peer));
-        Ok(certificate.map(|bytes| PyBytes::new(py, &bytes)))
+        credentials.replace_in(endpoint(&self_).associations())
     }
 
     #[getter]

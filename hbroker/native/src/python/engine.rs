@@ -73,16 +73,6 @@ impl Engine {
         self_.as_super().core.awaits_store()
     }
 
-    fn certificate<'py>(
-        self_: PyRef<'py, Self>,
-        py: Python<'py>,
-        peer: Address,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let peer = address_in(&peer)?;
-        let certificate = self_.as_super().core.at(None, |sealed, _| sealed.certificate(peer)).flatten();
-        Ok(certificate.map(|bytes| PyBytes::new(py, &bytes)))
-    }
-
     fn owns(self_: PyRef<'_, Self>, now: u64, topic: &str) -> bool {
         self_.as_super().core.at(None, |sealed, _| sealed.machine.owns(now, topic)).unwrap_or(false)
     }

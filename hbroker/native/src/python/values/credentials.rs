@@ -1,12 +1,14 @@
 //! What an end proves itself with, and whom it believes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::association::credentials;
 use crate::association::key_log::KeyLog;
+use crate::association::table::Shared;
 use crate::python::NativeError;
 
 #[pyclass(module = "hbroker._native", frozen)]
@@ -28,5 +30,17 @@ impl Credentials {
             .map_err(|error| NativeError::new_err(error.to_string()))?;
         credentials.key_log = key_log.map(|path| KeyLog::open(&path)).transpose()?;
         Ok(Self(credentials))
+    }
+}
+
+impl Credentials {
+    /// From now on the handshakes of an address use these.
+    ///
+    /// # Errors
+    /// It has no associations: security is off.
+    pub fn replace_in(&self, associations: Option<&Arc<Shared>>) -> PyResult<()> {
+        let associations = associations.ok_or_else(|| NativeError::new_err("security is off"))?;
+        associations.set_credentials(self.0.clone());
+        Ok(())
     }
 }
