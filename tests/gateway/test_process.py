@@ -285,6 +285,7 @@ class TestFlags:
     def test_a_gateway_of_the_configuration_file_is_chosen_by_its_name(self, tmp_path: Path) -> None:
         file = tmp_path / "site.yaml"
         file.write_text(
+            "security: off\n"
             'nodes: [{name: root, subtree: "", listen: "127.0.0.1:7700"}]\n'
             'gateways: [{name: g, listeners: [{address: "127.0.0.1:1"}]}]\n'
         )
