@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -103,7 +104,10 @@ class Standing:
             "--to": f"{host}:{port}",
             "--broker-pid": self.processes.pids[0],
         }
-        return _round(self.broker.name, plan, _reported(self.broker.name, load, plan, timing, flags))
+        authority = self.processes.authority
+        environment = {"HBROKER_AUTHORITY": authority} if authority else {}
+        reported = _reported(self.broker.name, load, plan, timing, flags, environment)
+        return _round(self.broker.name, plan, reported)
 
 
 @contextmanager
@@ -133,7 +137,12 @@ def _round(name: str, plan: Plan, reported: dict[str, Any]) -> Round:
 
 
 def _reported(
-    name: str, load: Sequence[str], plan: Plan, timing: Timing, target: dict[str, object]
+    name: str,
+    load: Sequence[str],
+    plan: Plan,
+    timing: Timing,
+    target: dict[str, object],
+    environment: Mapping[str, str],
 ) -> dict[str, Any]:
     """The output of a load on one broker."""
     layout, clients = plan.layout
@@ -155,13 +164,18 @@ def _reported(
     if plan.rate is not None and load is _HBROKER_BENCH:
         command.append("--poll")  # As the client of the kernel's limit does.
     command += [str(word) for flag in flags.items() for word in flag]
-    return told_by(name, command, timing.warm_up + timing.duration + _PATIENCE_S)
+    return told_by(name, command, timing.warm_up + timing.duration + _PATIENCE_S, environment)
 
 
-def told_by(name: str, command: Sequence[str], patience_s: float) -> dict[str, Any]:
-    """The JSON output of a load, also if messages were lost. Raises NoAnswer, whose text begins with
-    `name`."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def told_by(
+    name: str, command: Sequence[str], patience_s: float, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The JSON output of a load, also if messages were lost. Raises NoAnswer, whose text begins with `name`.
+
+    `environment`: of the load, beside that of this process.
+    """
+    env = {**os.environ, **(environment or {})}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
         try:
             output, complaint = process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:

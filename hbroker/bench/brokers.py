@@ -37,6 +37,7 @@ __all__ = [
     "own_network",
     "pids_at",
     "running",
+    "security_flags",
     "start_network",
     "start_node",
 ]
@@ -94,7 +95,7 @@ def own_broker(
 
     def start(directory: Path) -> Started:
         if transport == "hbroker":
-            security = _security(directory) if is_sealed else ()
+            security = security_flags(directory) if is_sealed else ()
             return start_node(directory, "--workers", str(workers), *security)
         topology = {"nodes": [root], "gateways": [gateway], "security": is_sealed}
         return start_network(directory, topology, "gateway", "--no-telemetry")
@@ -166,7 +167,7 @@ def pids_at(address: Address, networks: Sequence[run_directory.NetworkRun]) -> t
     return ()
 
 
-def _security(directory: Path) -> tuple[str, ...]:
+def security_flags(directory: Path) -> tuple[str, ...]:
     """The flags of a root with a new authority and identity."""
     from hbroker.identity.authority import Authority
 
