@@ -171,10 +171,10 @@ def security_flags(directory: Path) -> tuple[str, ...]:
     """The flags of a root with a new authority and identity."""
     from hbroker.identity.authority import Authority
 
-    authority = Authority.create("bench", time.time())
-    authority.save(directory)
+    authority, folder = Authority.create("bench", time.time()), directory / "authority"
+    authority.save(folder)
     authority.issue("root", [""], time.time()).save(directory)
-    return "--authority", str(directory / "authority.crt"), "--identity", str(directory)
+    return "--authority", str(folder / "authority.crt"), "--identity", str(directory)
 
 
 def _is_here(host: str) -> bool:

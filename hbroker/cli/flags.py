@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hbroker.config import GatewaySettings, NodeSettings, SecuritySettings
     from hbroker.runtime.launcher.run_directory import RunDirectory
     from hbroker.sync import Client
+    from hbroker.topology import Topology
 
     Process = TypeVar("Process", NodeSettings, GatewaySettings)
 
@@ -221,21 +222,24 @@ def completed(
     state_dir: Path,
     telemetry: str | None,
     security: SecuritySettings,
-    secure_network: str | None,
+    network: Topology | None,
 ) -> Process:
     """The settings, changed by `--telemetry` if it is given; without a join key, with the key of the network
     on this host that has the same root; and with the security of the flags, or of that network.
 
     Without the network's key, a gateway could not read the records of other gateways, nor they its own.
-    `secure_network`: the name of the network, if a topology says that its security is on. Then the keys of
-    `hbroker keys init` serve, too. Raises ConfigError if nothing says with what it is secured.
+    `network`: the topology of `--config`. For it the keys of `hbroker keys init` serve, too. Raises
+    ConfigError if its security is on, and nothing says with what.
     """
     from hbroker.runtime.launcher.network_key import key_at
     from hbroker.runtime.launcher.run_directory import RunDirectory
 
-    made = RunDirectory(state_dir, secure_network) if secure_network else None
-    settings = replace(settings, security=_security(settings, state_dir, security, made))
-    if made and not settings.security.is_on:
+    made = RunDirectory(state_dir, network.name) if network else None
+    is_secure = network is not None and network.is_secure
+    settings = replace(
+        settings, security=_security(settings, state_dir, security, made if is_secure else None)
+    )
+    if is_secure and not settings.security.is_on:
         remedy = "add --authority FILE, or make the keys with `hbroker keys init FILE`"
         raise ConfigError("the network's security is on", file="command line", remedy=remedy)
     if telemetry:
@@ -249,6 +253,9 @@ def completed(
         from hbroker.topology.flags import join_key_from_file
 
         key = join_key_from_file(made.join_key_file)
+    if not key and is_secure:
+        remedy = "name it in the file (`auth: {join_key_file: ...}`), or call `hbroker keys init FILE`"
+        raise ConfigError("the network has no join key", file="command line", remedy=remedy)
     return replace(settings, join_key=key)
 
 
@@ -261,11 +268,12 @@ def _security(
 
     authority, identity = given.authority, given.identity
     root: Address | None = settings.root
-    for directory, run in running_at(state_dir, root) if root else ():
-        authority = authority or run.authority or ""
+    folders = [directory for directory, run in (running_at(state_dir, root) if root else ()) if run.authority]
+    if made and (made.authority / "authority.crt").exists():
+        folders.append(made)
+    for directory in folders:
+        authority = authority or str(directory.authority / "authority.crt")
         identity = identity or str(directory.identities)
-    if made and not authority and (made.authority / "authority.crt").exists():
-        authority, identity = str(made.authority / "authority.crt"), identity or str(made.identities)
     if not authority:
         return given
     if not isinstance(settings, NodeSettings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,11 +24,11 @@ _TEXT: Final = """\
 start by themselves (`hbroker node`), and for nodes on other hosts.
 
   init FILE               makes the authority of the network in this topology file, its join key,
-                          and the keys and certificates of its nodes, as `hbroker up` does. What
-                          is there is kept; certificates with little time left are renewed
-  rotate NETWORK          replaces the authority by another one while the network runs. Call it
-                          three times: each call does one of three steps, and says what is to be
-                          done before the next one
+                          and the keys and certificates of its nodes, as `hbroker up` does. Existing
+                          keys are kept; certificates with little time left are renewed
+  rotate NETWORK STEP     replaces the authority by another one while the network runs, in the
+                          steps 1, 2 and 3. Each says what is to be done before the next one. A
+                          step can be done again
   issue NAME SUBTREE...   writes what one node needs into the folder --out: NAME.crt, NAME.key
                           (a secret) and authority.crt. If the folder has the node's key already,
                           the certificate is renewed for the same key
@@ -36,7 +37,7 @@ examples:
   hbroker keys init topologies/home.yaml
   hbroker keys issue kitchen home/kitchen --out kitchen
   scp -r kitchen kitchen-host:     there, `hbroker node` takes the folder: see its help
-  hbroker keys rotate home
+  hbroker keys rotate home 1
 
 exit codes: 0 done, 1 a file cannot be written, 2 wrong flags or topology, or no authority here
 """
@@ -60,13 +61,16 @@ def keys(
     state_dir: Path,
 ) -> int:
     """Returns when the files are written. Raises UsageError, ConfigErrors, HBrokerError and OSError."""
-    if action != "issue":
-        if len(arguments) != 1 or out or days or network:
-            what = "topology file" if action == "init" else "network"
-            raise click.UsageError(f"{action} is followed by one {what}, and takes --state-dir only")
-        if action == "init":
-            return _init(arguments[0], state_dir)
-        return _rotate(_with_authority(state_dir, Path(arguments[0]).stem))
+    if action != "issue" and (out or days or network):
+        raise click.UsageError(f"{action} takes --state-dir only")
+    if action == "init":
+        if len(arguments) != 1:
+            raise click.UsageError("init is followed by one topology file")
+        return _init(arguments[0], state_dir)
+    if action == "rotate":
+        if len(arguments) != 2 or arguments[1] not in ("1", "2", "3"):
+            raise click.UsageError("rotate is followed by the name of a network, and by 1, 2 or 3")
+        return _rotate(_with_authority(state_dir, arguments[0]), arguments[1])
     name, *subtrees = arguments
     if not subtrees or out is None:
         raise click.UsageError("issue is followed by a name and its subtrees, and needs --out")
@@ -118,34 +122,41 @@ def _issue(name: str, subtrees: list[str], out: Path, days: int, directory: RunD
     return DONE
 
 
-def _rotate(directory: RunDirectory) -> int:
-    from hbroker.identity.rotation import rotate
+def _rotate(directory: RunDirectory, step: str) -> int:
+    from hbroker.identity.rotation import RotationStep, rotate
 
+    number = int(step)
     try:
-        step = rotate(directory.authority, directory.identities, time.time())
+        wanted = RotationStep(number % len(RotationStep))
+        rotate(directory.authority, directory.identities, wanted, time.time())
     except FileNotFoundError as missing:
         raise ConfigError("it is needed, and not here", file=missing.filename, remedy="put it back") from None
     launcher = directory.launcher()
     if launcher is not None:
-        os.kill(launcher, signal.SIGHUP)
-        print(f"`hbroker up` and its nodes and gateways have been told (SIGHUP to {launcher})")
-    print(_NEXT_STEPS[step.value].format(network=directory.network, folder=directory.authority))
+        with suppress(ProcessLookupError):
+            os.kill(launcher, signal.SIGHUP)
+            print(f"`hbroker up` and its nodes and gateways read their files again (SIGHUP to {launcher})")
+    after = _AFTER_STEPS[number - 1].format(network=directory.network, folder=directory.authority)
+    print(f"step {number} of 3 is done: {after}")
     return DONE
 
 
-_NEXT_STEPS: Final = {
-    "prepared": """\
-step 1 of 3 is done: there is another authority, and it has signed nothing yet.
+_AFTER_STEPS: Final = (
+    """\
+there is another authority, which has signed nothing yet.
 Copy {folder}/authority.crt to all other hosts with nodes, gateways and clients, and send SIGHUP
-to those nodes and gateways. (Clients notice it by themselves.) Then: hbroker keys rotate {network}""",
-    "switched": """\
-step 2 of 3 is done: certificates are from now on signed by the other authority.
-Issue new ones for nodes on other hosts (hbroker keys issue), copy them there, and send SIGHUP to
-those nodes. Then: hbroker keys rotate {network}""",
-    "finished": """\
-step 3 of 3 is done: nobody on this host believes the old authority any more.
-Copy {folder}/authority.crt to all other hosts once more, and send SIGHUP there.""",
-}
+to all nodes and gateways that `hbroker up` does not run. Clients notice within five seconds of
+activity. Then: hbroker keys rotate {network} 2""",
+    """\
+the other authority signs from now on.
+If `hbroker up` does not run the nodes of this host, call `hbroker keys init FILE`, and send them
+SIGHUP. For each node on another host call `hbroker keys issue`, copy what it writes, and send
+SIGHUP there. Then: hbroker keys rotate {network} 3""",
+    """\
+the old authority is not believed any more.
+Copy {folder}/authority.crt to all other hosts once more, and send SIGHUP to all nodes and
+gateways that `hbroker up` does not run.""",
+)
 
 
 def _with_authority(base: Path, network: str | None) -> RunDirectory:
@@ -154,7 +165,7 @@ def _with_authority(base: Path, network: str | None) -> RunDirectory:
 
     names = [file.parent.parent.name for file in sorted(base.glob("*/authority/authority.crt"))]
     if network is not None and network not in names:
-        remedy = "make it with `hbroker keys init FILE`, or name another with --network"
+        remedy = "make it with `hbroker keys init FILE`, or name another network"
         raise ConfigError(f"the network {network!r} has no authority here", file=str(base), remedy=remedy)
     if network is None and not names:
         remedy = "make it with `hbroker keys init FILE`, or give --state-dir"

@@ -18,6 +18,7 @@ without a clock of its own starts there.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +35,7 @@ from hbroker.identity.certificate import NODE_NAME, InvalidCertificate, NodeCert
 from hbroker.identity.node_identity import Identity, private_key, to_pkcs8
 from hbroker.identity.pem_files import read_certificates, read_key, write_certificates, write_key
 from hbroker.identity.subtree_uri import to_uri
-from hbroker.storage.disk import make_folder
+from hbroker.storage.disk import Disk, make_folder
 
 __all__ = [
     "AUTHORITY_VALIDITY_S",
@@ -60,7 +61,7 @@ class AuthorityCertificate:
     """The certificate of the authority of one network. It verifies the certificates of nodes."""
 
     def __init__(self, certificate: x509.Certificate) -> None:
-        """Use `load`. Raises ValueError if this is not the certificate of a CA."""
+        """Use `load_all`. Raises ValueError if this is not the certificate of a CA."""
         if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
             raise ValueError("it is not the certificate of an authority")
         self.network: Final = common_name(certificate)
@@ -73,11 +74,12 @@ class AuthorityCertificate:
         """The certificate, as it was parsed."""
 
     @classmethod
-    def load(cls, folder: Path) -> AuthorityCertificate:
-        """Reads `authority.crt`. Raises OSError, and ConfigError if the file is malformed."""
+    def load_all(cls, folder: Path) -> list[AuthorityCertificate]:
+        """The certificates in `authority.crt`: two while the authority is replaced
+        (`hbroker.identity.rotation`). Raises OSError, and ConfigError if the file is malformed."""
         file, _ = _files(folder)
         try:
-            return AuthorityCertificate(read_certificates(file)[0])
+            return list(map(AuthorityCertificate, read_certificates(file)))
         except (OSError, ConfigError):
             raise
         except Exception as error:  # The errors of the parser have no other class in common.
@@ -144,8 +146,7 @@ class Authority(AuthorityCertificate):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Reads `authority.crt` and `authority.key`. While the authority is replaced, the first file has two
-        certificates (`hbroker.identity.rotation`).
+        """Reads `authority.key`, and its certificate in `authority.crt`.
 
         Raises FileNotFoundError if there is no key; other OSErrors; and ConfigError if a file is malformed,
         or the certificate is missing or of another key.
@@ -168,19 +169,23 @@ class Authority(AuthorityCertificate):
     # Change
 
     def save(self, folder: Path) -> None:
-        """Writes `authority.crt` (mode 0644), then `authority.key` (mode 0600). Only its owner can enter the
-        folder.
+        """Writes `authority.crt` (mode 0644) and `authority.key` (mode 0600) into a new folder, which only
+        its owner can enter. After a loss of power there are both files, or none.
 
-        Never replaces a key, because the certificates that it signed would be of no use any more: raises
-        FileExistsError if there is one. Raises other OSErrors.
+        Never replaces an authority, because the certificates that it signed would be of no use any more:
+        raises FileExistsError if there is a file of one. Raises other OSErrors.
         """
-        file, key_file = _files(folder)
-        make_folder(folder)
-        if key_file.exists():
-            raise FileExistsError(f"{key_file} is the key of an authority already, which is never replaced")
-        # A certificate without its key has signed nothing, so after a crash a new authority may replace it.
-        write_certificates(file, [self.parsed])
+        for path in _files(folder):
+            if path.exists():
+                raise FileExistsError(f"{path} is of an authority already, which is never replaced")
+        draft = folder.with_name(f"{folder.name}.new")
+        shutil.rmtree(draft, ignore_errors=True)
+        make_folder(draft)
+        file, key_file = _files(draft)
         write_key(key_file, self.key)
+        write_certificates(file, [self.parsed])
+        draft.rename(folder)
+        Disk().sync_folder(folder.parent)
 
     def issue(
         self,

@@ -9,13 +9,16 @@ It has three steps, so that all peers believe both authorities before a node has
     FINISHED        next            next                       the next one
 
 After each step, everybody needs the new `authority.crt` before the following one. The files tell which step
-is next. A step that was interrupted can be done again.
+was done last. A step that was interrupted, or is done already, can be done again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-from enum import Enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -26,60 +29,88 @@ from hbroker.identity.authority import Authority
 from hbroker.identity.certificate import InvalidCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.identity.pem_files import read_certificates, read_key, write_certificates, write_key
+from hbroker.storage.disk import Disk
 
 __all__ = ["RotationStep", "rotate"]
 
 _NEXT_KEY: Final = "next.key"
 
 
-class RotationStep(Enum):
+class RotationStep(IntEnum):
     """What was done last."""
 
-    PREPARED = "prepared"
-    SWITCHED = "switched"
-    FINISHED = "finished"
+    FINISHED = 0
+    """Also before the first rotation."""
+    PREPARED = 1
+    SWITCHED = 2
 
 
-def rotate(folder: Path, identities: Path, now: float) -> RotationStep:
-    """Does the next step. `folder`: of the authority. `identities`: the folder with the nodes' identities.
-    `now`: seconds since the Unix epoch.
+def rotate(folder: Path, identities: Path, step: RotationStep, now: float) -> None:
+    """Does a step, unless it is done. `folder`: of the authority. `identities`: the folder with the nodes'
+    identities. `now`: seconds since the Unix epoch.
 
-    Raises ConfigError if a file is malformed, or a node has no certificate of the next authority before the
-    last step; and OSError, also if there is no authority or its key is not here.
+    Raises ConfigError if another step is next, a file is malformed or missing, or a node has no certificate
+    of the next authority before the last step; and OSError, also if there is no authority or its key is not
+    here.
     """
-    authority = Authority.load(folder)
-    believed = read_certificates(folder / "authority.crt")
+    with _locked(folder):
+        authority = Authority.load(folder)
+        believed = read_certificates(folder / "authority.crt")
+        done = _done(authority, believed)
+        if done is step:
+            return
+        if (done + 1) % len(RotationStep) != step:
+            raise ConfigError(
+                f"step {step or 3} cannot be done now",
+                file=str(folder),
+                remedy=f"step {done + 1} is next",
+            )
+        if step is RotationStep.PREPARED:
+            _prepare(folder, authority, now)
+        elif step is RotationStep.SWITCHED:
+            _switch(folder, believed[-1])
+        else:
+            _finish(folder, authority, identities, now)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _done(authority: Authority, believed: list[x509.Certificate]) -> RotationStep:
     if len(believed) == 1:
-        return _prepare(folder, authority, believed[0], now)
-    if (folder / _NEXT_KEY).exists():
-        return _switch(folder, believed)
-    return _finish(folder, authority, believed, identities, now)
+        return RotationStep.FINISHED
+    is_next = believed[-1].public_key() == authority.key.public_key()
+    return RotationStep.SWITCHED if is_next else RotationStep.PREPARED
 
 
-def _prepare(folder: Path, authority: Authority, old: x509.Certificate, now: float) -> RotationStep:
-    following = Authority.create(authority.network, now)
+def _prepare(folder: Path, old: Authority, now: float) -> None:
+    following = Authority.create(old.network, now)
     # Without its certificate beside it the key has no effect, so after a crash another one may replace it.
     write_key(folder / _NEXT_KEY, following.key)
-    write_certificates(folder / "authority.crt", [old, following.parsed])
-    return RotationStep.PREPARED
+    write_certificates(folder / "authority.crt", [old.parsed, following.parsed])
 
 
-def _switch(folder: Path, believed: list[x509.Certificate]) -> RotationStep:
-    key = read_key(folder / _NEXT_KEY)
-    if all(certificate.public_key() != key.public_key() for certificate in believed):
+def _switch(folder: Path, following: x509.Certificate) -> None:
+    key_file = folder / _NEXT_KEY
+    key = read_key(key_file)
+    if following.public_key() != key.public_key():
         raise ConfigError(
-            "authority.crt has no certificate of this key",
-            file=str(folder / _NEXT_KEY),
-            remedy="put both files back from a backup of the same time",
+            "it is not the key of the second certificate in authority.crt",
+            file=str(key_file),
+            remedy="put back the key; or leave the first certificate alone in authority.crt, and begin again",
         )
-    write_key(folder / "authority.key", key)
-    os.unlink(folder / _NEXT_KEY)
-    return RotationStep.SWITCHED
+    os.replace(key_file, folder / "authority.key")
+    Disk().sync_folder(folder)
 
 
-def _finish(
-    folder: Path, authority: Authority, believed: list[x509.Certificate], identities: Path, now: float
-) -> RotationStep:
+def _finish(folder: Path, authority: Authority, identities: Path, now: float) -> None:
     for file in sorted(identities.glob("*.crt")):
         try:
             authority.verify(Identity.load(identities, file.stem).chain[0], now)
@@ -87,7 +118,7 @@ def _finish(
             raise ConfigError(
                 str(wrong),
                 file=str(file),
-                remedy="`hbroker up` renews it when it gets SIGHUP; remove the files of a node that is gone",
+                remedy="`hbroker up` renews it on SIGHUP; where that does not run, `hbroker keys init FILE`. "
+                "Remove the files of a node that is gone",
             ) from None
     write_certificates(folder / "authority.crt", [authority.parsed])
-    return RotationStep.FINISHED

@@ -6,7 +6,7 @@ import os
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from hbroker._native import Credentials, NativeError
 from hbroker.addresses import Address
@@ -29,6 +29,7 @@ PathLike = str | os.PathLike[str]
 
 _STATE_DIR: Final = Path(".hbroker")
 """Where `hbroker up` keeps the folders of its networks, if nobody says otherwise."""
+_Stamp: TypeAlias = tuple[int, int, int]
 _LOOK_US: Final = 5_000_000
 _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 """RFC 7468 §5. There may be text before and between them."""
@@ -79,30 +80,35 @@ def authority_for(root: Address, authority: PathLike | None = None) -> str:
 
 class AuthorityFile:
     """The file with the certificate of the authority. While a client runs it may be replaced, because the
-    network gets another authority."""
+    network gets another authority. `path`: empty: security is off."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._stamp = self._read_stamp()
+        self._path = os.path.abspath(path) if path else ""
+        self._stamp: _Stamp | None = None
         self._next_look = 0
+
+    def read(self) -> Credentials | None:
+        """The credentials of a client; None: security is off. Raises as `credentials_of`."""
+        stamp = self._read_stamp()
+        credentials = credentials_of(SecuritySettings(authority=self._path))
+        self._stamp = stamp  # As it was before: what changed since is read again.
+        return credentials
 
     def credentials_if_changed(self, now: int) -> Credentials | None:
         """The credentials of a client, if the file has changed and can be used. Looks every five seconds at
         the most. `now`: microseconds of any monotonic clock."""
-        if now < self._next_look:
+        if not self._path or now < self._next_look:
             return None
         self._next_look = now + _LOOK_US
         stamp = self._read_stamp()
         if stamp is None or stamp == self._stamp:
             return None
         try:
-            credentials = credentials_of(SecuritySettings(authority=self._path))
+            return self.read()
         except (ConfigError, OSError):
             return None  # It may be written just now.
-        self._stamp = stamp
-        return credentials
 
-    def _read_stamp(self) -> tuple[int, int, int] | None:
+    def _read_stamp(self) -> _Stamp | None:
         try:
             found = os.stat(self._path)
         except OSError:

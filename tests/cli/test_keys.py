@@ -137,8 +137,9 @@ def test_a_network_that_runs_keeps_its_keys(state: Path, capsys: pytest.CaptureF
         ("issue", "cellar", "--out", "there"),
         ("issue", "cellar", "home/cellar"),
         ("make", "cellar"),
-        ("rotate", "house", "office"),
-        ("rotate", "house", "--days", "3"),
+        ("rotate", "house"),
+        ("rotate", "house", "4"),
+        ("rotate", "house", "1", "--days", "3"),
         ("init",),
     ],
 )
@@ -148,11 +149,13 @@ def test_wrong_arguments_are_refused(arguments: tuple[str, ...]) -> None:
 
 def test_three_steps_replace_the_authority(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = Authority.load(state / "house" / "authority").certificate
-    rotate = ["keys", "rotate", "house", "--state-dir", str(state)]
-    for step in (1, 2, 3):
-        assert main(rotate) == 0
+    state_dir = ["--state-dir", str(state)]
+    for step in ("1", "1", "2", "3"):
+        assert main(["keys", "rotate", "house", step, *state_dir]) == 0
         assert capsys.readouterr().out.startswith(f"step {step} of 3 is done: ")
     assert Authority.load(state / "house" / "authority").certificate != before
+    assert main(["keys", "rotate", "house", "2", *state_dir]) == USAGE
+    assert "step 1 is next" in capsys.readouterr().err
     (state / "house" / "authority" / "authority.key").unlink()
-    assert main(rotate) == USAGE
+    assert main(["keys", "rotate", "house", "1", *state_dir]) == USAGE
     assert "authority.key" in capsys.readouterr().err

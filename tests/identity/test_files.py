@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from hbroker.errors import ConfigError
-from hbroker.identity import node_identity
+from hbroker.identity import authority, node_identity
 from hbroker.identity.authority import Authority
 from hbroker.identity.certificate import InvalidCertificate
 from hbroker.identity.node_identity import Identity
@@ -68,20 +68,27 @@ def test_a_chain_is_loaded_in_its_order(tmp_path: Path) -> None:
 
 def test_the_key_of_an_authority_is_never_replaced(tmp_path: Path) -> None:
     AUTHORITY.save(tmp_path)
-    with pytest.raises(FileExistsError, match=r"authority\.key"):
+    with pytest.raises(FileExistsError, match=r"authority\.crt"):
         OTHER_AUTHORITY.save(tmp_path)
     assert Authority.load(tmp_path).certificate == AUTHORITY.certificate
 
 
-def test_an_authority_that_was_saved_in_part_is_saved_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["write_key", "write_certificates", "make_folder"])
+def test_an_authority_is_saved_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    folder = tmp_path / "authority"
+    with monkeypatch.context() as patch:
+        patch.setattr(authority, step, no_space)
+        with pytest.raises(OSError, match="no space"):
+            OTHER_AUTHORITY.save(folder)
     with pytest.raises(FileNotFoundError):
-        Authority.load(tmp_path)
-    OTHER_AUTHORITY.save(tmp_path)
-    (tmp_path / "authority.key").unlink()
-    with pytest.raises(FileNotFoundError):
-        Authority.load(tmp_path)
-    AUTHORITY.save(tmp_path)
-    assert Authority.load(tmp_path).certificate == AUTHORITY.certificate
+        Authority.load(folder)
+    AUTHORITY.save(folder)
+    assert Authority.load(folder).certificate == AUTHORITY.certificate
+    (folder / "authority.key").unlink()
+    with pytest.raises(FileExistsError, match=r"authority\.crt"):
+        OTHER_AUTHORITY.save(folder)
 
 
 def test_a_certificate_is_never_beside_the_key_of_another(
@@ -154,8 +161,8 @@ def test_a_certificate_of_another_node_is_refused(tmp_path: Path) -> None:
 def test_a_certificate_of_another_key_is_refused(tmp_path: Path) -> None:
     for folder, identity in [("one", KITCHEN), ("two", AUTHORITY.issue("kitchen", [""], NOW))]:
         identity.save(tmp_path / folder)
-    for folder, authority in [("one", AUTHORITY), ("two", OTHER_AUTHORITY)]:
-        authority.save(tmp_path / folder / "authority")
+    for folder, each in [("one", AUTHORITY), ("two", OTHER_AUTHORITY)]:
+        each.save(tmp_path / folder / "authority")
     for file in ("kitchen.crt", "authority/authority.crt"):
         (tmp_path / "one" / file).replace(tmp_path / "two" / file)
     with pytest.raises(ConfigError, match=r"not the certificate of the key in .*kitchen\.key"):

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hbroker.config import SecuritySettings
 from hbroker.identity.authority import Authority
 from hbroker.identity.pem_files import write_certificates
+from hbroker.runtime import credentials
 from hbroker.runtime.credentials import AuthorityFile
 
 SECOND = 1_000_000
@@ -26,6 +28,7 @@ def replace(file: Path) -> None:
 
 def test_a_replaced_file_is_read_once(file: Path) -> None:
     watched = AuthorityFile(str(file))
+    assert watched.read() is not None
     assert watched.credentials_if_changed(0) is None
     replace(file)
     assert watched.credentials_if_changed(4 * SECOND) is None
@@ -36,6 +39,7 @@ def test_a_replaced_file_is_read_once(file: Path) -> None:
 @pytest.mark.parametrize("content", [None, "no certificate"])
 def test_a_file_that_is_being_written_is_read_later(file: Path, content: str | None) -> None:
     watched = AuthorityFile(str(file))
+    watched.read()
     if content is None:
         file.unlink()
     else:
@@ -43,3 +47,32 @@ def test_a_file_that_is_being_written_is_read_later(file: Path, content: str | N
     assert watched.credentials_if_changed(0) is None
     replace(file)
     assert watched.credentials_if_changed(5 * SECOND) is not None
+
+
+def test_a_change_while_the_file_is_read_is_noticed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, read = AuthorityFile(str(file)), credentials.credentials_of
+
+    def replaced_then(security: SecuritySettings) -> object:
+        found = read(security)
+        replace(file)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(credentials, "credentials_of", replaced_then)
+        watched.read()
+    assert watched.credentials_if_changed(0) is not None
+
+
+def test_the_file_is_the_same_in_another_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    watched = AuthorityFile(file.name)
+    watched.read()
+    monkeypatch.chdir("/")
+    replace(file)
+    assert watched.credentials_if_changed(0) is not None
+
+
+def test_without_a_file_security_is_off() -> None:
+    watched = AuthorityFile("")
+    assert watched.read() is None
+    assert watched.credentials_if_changed(0) is None

@@ -25,6 +25,7 @@ from hbroker.cli.flags import (
 if TYPE_CHECKING:
     from hbroker.config import GatewaySettings
     from hbroker.runtime.logs import Style
+    from hbroker.topology import Topology
 
 DEFAULT_LISTENERS = ("127.0.0.1:1883", "address=127.0.0.1:8083,websocket=/mqtt")
 
@@ -45,8 +46,8 @@ A listener is HOST:PORT, or the keys of a topology file's as key=value, with com
 
 examples:
   hbroker gateway --root 192.0.2.1:7700
-  hbroker gateway --root 192.0.2.1:7700 --join-key-file site.key --passwords users --acl rules \\
-    --listener 0.0.0.0:1883
+  hbroker gateway --root 192.0.2.1:7700 --join-key-file join.key --authority authority.crt \\
+    --passwords users --acl rules --listener 0.0.0.0:1883
   hbroker gateway --config site.yaml --name gateway-2
 
 exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or files
@@ -106,11 +107,12 @@ def gateway(
     security = SecuritySettings(authority or "")
 
     def read() -> GatewaySettings:
+        network: Topology | None = None
         if config:
-            found, secure = _from_file(config, name, root, has_policy=bool(policy))
+            found, network = _from_file(config, name, root, has_policy=bool(policy))
         else:
-            found, secure = _from_flags(name, root, listener, keys, has_policy=bool(policy)), None
-        return completed(found, state_dir, telemetry, security, secure)
+            found = _from_flags(name, root, listener, keys, has_policy=bool(policy))
+        return completed(found, state_dir, telemetry, security, network)
 
     settings = read()
 
@@ -131,8 +133,8 @@ def gateway(
 
 def _from_file(
     config: str, name: str | None, root: str | None, *, has_policy: bool
-) -> tuple[GatewaySettings, str | None]:
-    """The settings, and the name of the network if its security is on."""
+) -> tuple[GatewaySettings, Topology]:
+    """The settings, and the whole topology."""
     from dataclasses import replace
 
     from hbroker import topology
@@ -140,13 +142,12 @@ def _from_file(
     from hbroker.topology.flags import root_from_flag
 
     network = topology.load(config, has_policy=has_policy)
-    secure = network.name if network.is_secure else None
     settings = network.gateway(name or "")
     if settings is None:
         names = ", ".join(gateway.name for gateway in network.gateways) or "none: the file has no gateways"
         remedy = f"give --name one of {names}"
         raise ConfigError(f"no gateway is called {name!r}", file=config, remedy=remedy)
-    return (replace(settings, root=root_from_flag(root)) if root else settings), secure
+    return (replace(settings, root=root_from_flag(root)) if root else settings), network
 
 
 def _from_flags(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hbroker.addresses import Address
     from hbroker.config import NodeSettings
     from hbroker.runtime.logs import Style
+    from hbroker.topology import Topology
 
 _NODE_KEYS = ("subtree", "listen", "advertise", "workers", "policy", "durability")
 
@@ -36,15 +37,18 @@ A `ready` line comes once it has joined; what it logs goes to stderr. Ctrl-C or 
 it gives its subtree back to its parent and ends. SIGHUP: it reads its settings again, and
 logs which of them need a restart.
 
-A network of `hbroker up` has a join key. A node on the same host finds it in --state-dir; one on
-another host needs a copy of .hbroker/<network>/join.key, and --join-key-file.
+A network of `hbroker up` has a join key, and an authority that signs certificates. A node on the
+same host finds them in --state-dir. One on another host needs copies: .hbroker/<network>/join.key,
+and what `hbroker keys issue` writes (docs/security.md). Without --authority security is off.
 
 examples:
   hbroker node --config site.yaml --name kitchen
   hbroker node --name root --subtree '' --listen 0.0.0.0:7700 --advertise 192.0.2.1 \\
+    --join-key-file join.key --authority root/authority.crt --identity root \\
     --memory /var/lib/hbroker/root.cuts
   hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 \\
-    --root 192.0.2.1:7700 --join-key-file home.key --memory /var/lib/hbroker/kitchen.cuts
+    --root 192.0.2.1:7700 --join-key-file join.key --authority kitchen/authority.crt \\
+    --identity kitchen --memory /var/lib/hbroker/kitchen.cuts
 
 exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or topology
 """
@@ -115,11 +119,12 @@ def node(
     security = SecuritySettings(authority or "", identity or "")
 
     def read() -> NodeSettings:
+        network: Topology | None = None
         if config:
-            found, secure = _from_file(config, name, root)
+            found, network = _from_file(config, name, root)
         else:
-            found, secure = _from_flags(name, root, also, keys), None
-        return completed(found, state_dir, telemetry, security, secure)
+            found = _from_flags(name, root, also, keys)
+        return completed(found, state_dir, telemetry, security, network)
 
     settings = read()
     if memory is None and settings.has_store:
@@ -144,8 +149,8 @@ def node(
     return run_node(settings, on_ready=ready, state_path=memory, reload=read)
 
 
-def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, str | None]:
-    """The settings, and the name of the network if its security is on."""
+def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, Topology]:
+    """The settings, and the whole topology."""
     from dataclasses import replace
 
     from hbroker import topology
@@ -153,18 +158,17 @@ def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, 
     from hbroker.topology.flags import root_from_flag
 
     network = topology.load(config)
-    secure = network.name if network.is_secure else None
     node = network.node(name)
     if node is None:
         names = ", ".join(node.name for node in network.nodes)
         remedy = f"name one of {names}"
         raise ConfigError(f"no node is called {name!r}", file=config, remedy=remedy)
     if root and not node.is_root:
-        return replace(node, root=root_from_flag(root)), secure
+        return replace(node, root=root_from_flag(root)), network
     if node.root and node.root[1] == 0:
         remedy = "give the root a port, or add --root <address>:<port>"
         raise ConfigError("the root may listen on any port", file=config, remedy=remedy)
-    return node, secure
+    return node, network
 
 
 def _from_flags(

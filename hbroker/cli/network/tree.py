@@ -77,7 +77,7 @@ def tree(root: str, timeout: float, as_json: bool) -> int:
 def _warn_of_open(names: list[str]) -> None:
     if names:
         who = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        danger = "nothing is encrypted, and whoever reaches a node reads and writes its topics"
+        danger = "nothing is encrypted, and no node proves who it is"
         print(styled(f"SECURITY IS OFF at {who}: {danger}", Style.BAD), file=sys.stderr)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from functools import partial
@@ -29,8 +30,8 @@ Every node and gateway runs as a process of its own. One that dies is started ag
 begins with `ready` comes once every node has joined, and every gateway takes clients; it tells
 where. Ctrl-C stops all of them; a second Ctrl-C does so at once. What runs is in
 .hbroker/<network>/state.json, what the processes say in .hbroker/<network>/<name>.log. Where FILE
-names no join key the network has one of its own, in .hbroker/<network>/join.key: nodes and gateways
-of other hosts need a copy of it (--join-key-file).
+names no join key the network has one of its own, in .hbroker/<network>/join.key. Nodes and gateways
+of other hosts need a copy of it, and certificates: see `hbroker keys --help`.
 
 examples:
   hbroker up                            topologies/home.yaml
@@ -87,6 +88,7 @@ def up(
         values = ("--state-dir", str(state_dir), "--log-format", log_format, "--log-level", log_level)
         arguments = [file, *(flag for flag, is_given in flags.items() if is_given), *values]
         return launch(arguments, directory.path, is_json=as_json)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # The launcher handles it, once it runs.
     lock = directory.acquire()
     try:
         wanted = _with_key(_with_telemetry(wanted, directory, is_wanted=not no_telemetry), directory)
@@ -147,11 +149,11 @@ def _with_security(network: Topology, directory: RunDirectory) -> Topology:
 
 
 def _renew_certificates(network: Topology, directory: RunDirectory) -> None:
-    from hbroker.errors import ConfigError
+    from hbroker.errors import HBrokerError
 
     try:
         _with_security(network, directory)
-    except (ConfigError, OSError) as wrong:
+    except (HBrokerError, OSError) as wrong:
         print(f"hbroker: no certificate was renewed: {wrong}", file=sys.stderr)
 
 

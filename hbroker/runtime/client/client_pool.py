@@ -32,7 +32,7 @@ from hbroker.runtime.client.async_client import TIMEOUT, Client
 from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT, LEAVE_TIMEOUT, config_of
 from hbroker.runtime.client.identity import Identity, PoolClientProfile, random_id
 from hbroker.runtime.client.pool_driver import PoolDriver, PoolEndpoint
-from hbroker.runtime.credentials import AuthorityFile, PathLike
+from hbroker.runtime.credentials import PathLike
 
 __all__ = ["ClientPool", "PoolClient", "PoolClientProfile", "client_pool"]
 
@@ -74,8 +74,7 @@ class ClientPool:
         self._root, listen = await asyncio.to_thread(resolve_both, self._place, self._listen)
         identity = await asyncio.to_thread(Identity.of().secured, self._root, self._authority)
         pool = _native.ClientPool(config_of(identity), listen)
-        authority = AuthorityFile(identity.authority) if identity.authority else None
-        self._open_driver = PoolDriver(pool, asyncio.get_running_loop(), authority)
+        self._open_driver = PoolDriver(pool, asyncio.get_running_loop(), identity.authority)
         try:
             first = self._open(Identity.of())
             await first._start()

@@ -39,7 +39,6 @@ from hbroker.runtime.client.identity import Identity, Will, random_id
 from hbroker.runtime.client.inbox import Inbox
 from hbroker.runtime.client.publication import Batch, encoded
 from hbroker.runtime.control_loop import clock
-from hbroker.runtime.credentials import AuthorityFile
 
 if TYPE_CHECKING:
     from hbroker._native import Message
@@ -122,7 +121,7 @@ class Dispatcher:
         self.control = ClientControl(
             endpoint, Random(random_id()), root, identity.session_options, caches=caches
         )
-        self._authority = AuthorityFile(identity.authority) if identity.authority else None
+        self._authority = identity.authority
         self.is_persistent = identity.session_options.is_persistent
         """The session outlives its link."""
         self._on_will: Callback | None = None

@@ -16,13 +16,12 @@ from typing import Any, Literal, Self, TypedDict, cast
 from hbroker._native import Credentials, topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.addresses import Address
-from hbroker.config import SecuritySettings
 from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S, SessionOptions, session_id
 from hbroker.protocol.wills import client_will
 from hbroker.runtime.client.publication import encoded
-from hbroker.runtime.credentials import PathLike, authority_for, credentials_of
+from hbroker.runtime.credentials import AuthorityFile, PathLike, authority_for
 
 __all__ = ["Identity", "PoolClientProfile", "Profile", "Will", "random_id"]
 
@@ -112,7 +111,7 @@ class Profile(PoolClientProfile, total=False):
 class Identity:
     """One client. `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages only.
     `credentials`: with which its datagrams are sealed; None: they are not. `authority`: the file from which
-    they were read, and are read again when it changes; empty: none."""
+    they are read again when it changes; None: there is none."""
 
     session_options: SessionOptions
     will: Will | None = None
@@ -121,14 +120,13 @@ class Identity:
     receive_messages: int = 4_096
     receive_bytes: int = 8_388_608
     credentials: Credentials | None = None
-    authority: str = ""
+    authority: AuthorityFile | None = None
 
     def secured(self, root: Address, authority: PathLike | None) -> Self:
         """The same client, with the credentials for the network with this root. `authority`: as in
         `hbroker.connect`. Raises ConfigError and OSError, if its file is not usable."""
-        file = authority_for(root, authority)
-        credentials = credentials_of(SecuritySettings(authority=file))
-        return replace(self, credentials=credentials, authority=file)
+        file = AuthorityFile(authority_for(root, authority))
+        return replace(self, credentials=file.read(), authority=file)
 
     @classmethod
     def of(

@@ -25,7 +25,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final, ParamSpec
 
-from hbroker._native import Config
+from hbroker._native import Config, Credentials
 from hbroker.addresses import format_address
 from hbroker.config import GatewaySettings, ListenerSettings
 from hbroker.errors import ConfigError, ConfigErrors
@@ -113,6 +113,8 @@ class _Process:
         self._log = EventLog("gateway")
         if settings.security.is_on and key_log_file():
             self._log.warning("keys_logged", file=key_log_file())
+        if not settings.security.is_on:
+            self._log.warning("security_off", danger="nothing between it and nodes is encrypted")
         self._reloading: asyncio.Task[None] | None = None
         self._must_reload = False
         self._control = Gateway(
@@ -140,6 +142,9 @@ class _Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload_files)
+        self._set_credentials(
+            credentials_of(self._settings.security)
+        )  # SIGHUP may have come since the start.
         self._log.info("started", root=format_address(self._settings.root))
         try:
             loop.add_reader(self._core.fileno(), self._iterate)
@@ -294,11 +299,14 @@ class _Process:
         except (ConfigError, ConfigErrors, OSError) as wrong:
             self._log.error("not_reloaded", errors=str(wrong))
             return
-        if credentials is not None:
-            self._core.set_credentials(credentials)
+        self._set_credentials(credentials)
         self._guard(self._control.reload, clock(), policy, replace(settings, listeners=listeners))
         self._log.info("reloaded")
         self._iterate()
+
+    def _set_credentials(self, credentials: Credentials | None) -> None:
+        if credentials is not None:
+            self._core.set_credentials(credentials)
 
     def _set_listeners(self, settings: GatewaySettings) -> tuple[ListenerSettings, ...]:
         """The listeners from now on. Their URLs do not change while the gateway runs, because they were

@@ -7,10 +7,13 @@ key of the authority, which may be kept elsewhere in between.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+
 from hbroker.config import NodeSettings, SecuritySettings
 from hbroker.errors import ConfigError
 from hbroker.identity.authority import Authority, AuthorityCertificate
-from hbroker.identity.certificate import InvalidCertificate
+from hbroker.identity.certificate import InvalidCertificate, NodeCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.runtime.launcher.run_directory import RunDirectory
 from hbroker.topology import Topology
@@ -26,47 +29,56 @@ def provide(network: Topology, directory: RunDirectory, now: float) -> SecurityS
     `now`: seconds since the Unix epoch. Raises ConfigError if a file is not usable, or the key is needed and
     not here; and OSError if a file cannot be read or written.
     """
-    authority = _authority(network.name, directory, now)
+    signer = _signer(network.name, directory, now)
+    believed = [signer] if signer else AuthorityCertificate.load_all(directory.authority)
     for node in network.nodes:
-        _provide_identity(node, authority, directory, now)
+        _provide_identity(node, believed, signer, directory, now)
     return SecuritySettings(
         authority=str((directory.authority / "authority.crt").absolute()),
         identity=str(directory.identities.absolute()),
     )
 
 
-def _authority(network: str, directory: RunDirectory, now: float) -> AuthorityCertificate:
+def _signer(network: str, directory: RunDirectory, now: float) -> Authority | None:
+    """The authority. Makes one if there is none. None: its key is kept elsewhere."""
     try:
         return Authority.load(directory.authority)
     except FileNotFoundError:
-        # A certificate that has signed something is not replaced: its key is kept elsewhere.
-        if (directory.authority / "authority.crt").exists() and any(directory.identities.glob("*.crt")):
-            return AuthorityCertificate.load(directory.authority)
-        authority = Authority.create(network, now)
-        authority.save(directory.authority)
-        return authority
+        if (directory.authority / "authority.crt").exists():
+            return None
+    authority = Authority.create(network, now)
+    authority.save(directory.authority)
+    return authority
 
 
 def _provide_identity(
-    node: NodeSettings, authority: AuthorityCertificate, directory: RunDirectory, now: float
+    node: NodeSettings,
+    believed: Iterable[AuthorityCertificate],
+    signer: Authority | None,
+    directory: RunDirectory,
+    now: float,
 ) -> None:
     """Sees to it that a node has a certificate that is valid, names its subtrees, and has time left."""
     try:
         identity = Identity.load(directory.identities, node.name)
     except FileNotFoundError:
         identity = None
-    try:
-        found = None if identity is None else authority.verify(identity.chain[0], now)
-    except InvalidCertificate:
-        found = None
+    found = None if identity is None else _verified(identity.chain[0], believed, now)
     is_usable = found is not None and all(map(found.may_own, node.subtrees))
-    if isinstance(authority, Authority):
+    if signer is not None:
         if found is None or not is_usable or found.needs_renewal(now):
             key = None if identity is None else identity.key
-            authority.issue(node.name, node.subtrees, now, key=key).save(directory.identities)
+            signer.issue(node.name, node.subtrees, now, key=key).save(directory.identities)
     elif not is_usable:
         raise ConfigError(
             f"the node {node.name} needs a new certificate, and the key of the authority is not here",
             file=str(directory.authority / "authority.key"),
-            remedy="put the key back. (To make another authority, remove authority.crt, too)",
+            remedy="put the key back",
         )
+
+
+def _verified(der: bytes, believed: Iterable[AuthorityCertificate], now: float) -> NodeCertificate | None:
+    for authority in believed:
+        with suppress(InvalidCertificate):
+            return authority.verify(der, now)
+    return None

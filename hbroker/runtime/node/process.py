@@ -138,7 +138,7 @@ class _Process:
         if settings.security.is_on and key_log_file():
             self._log.warning("keys_logged", file=key_log_file())
         if not settings.security.is_on:
-            self._log.warning("security_off", danger="whoever reaches this node reads and writes its topics")
+            self._log.warning("security_off", danger="nothing is encrypted, and no node proves who it is")
         self._configured, self._reload = settings, reload
         if files is not None:
             had_store = self._open_store(files.path.with_name(f"{files.path.name}.store"))
@@ -174,6 +174,7 @@ class _Process:
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGUSR1, self._stop_in_place)
         loop.add_signal_handler(signal.SIGHUP, self._reload_settings)
+        self._read_credentials()  # SIGHUP may have come since the start.
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
         store_watch: asyncio.Task[None] | None = None
@@ -235,9 +236,7 @@ class _Process:
         too. But certificates are read again: new peers get the new ones, and connected peers stay."""
         try:
             settings = self._configured if self._reload is None else self._reload()
-            credentials = credentials_of(self._configured.security, settings.name)
-            if credentials is not None:
-                self._endpoint.set_credentials(credentials)
+            self._read_credentials()
         except (ConfigError, ConfigErrors, OSError) as wrong:
             self._log.error("not_reloaded", errors=str(wrong))
             return
@@ -247,6 +246,12 @@ class _Process:
             self._log.warning("not_reloaded", changed=",".join(changed), remedy="restart the node")
         else:
             self._log.info("reloaded", changed="nothing")
+
+    def _read_credentials(self) -> None:
+        """Raises ConfigError and OSError."""
+        credentials = credentials_of(self._configured.security, self._configured.name)
+        if credentials is not None:
+            self._endpoint.set_credentials(credentials)
 
     def _process_status(self) -> dict[str, object]:
         """What its status says of the process."""

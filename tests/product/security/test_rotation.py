@@ -115,9 +115,9 @@ class Operator:
         self.folder = network.directory / "house"
         self.authority = self.folder / "authority"
 
-    def rotate(self) -> None:
-        """Does one step of the rotation. Returns when all processes have read their files again."""
-        order = ("keys", "rotate", "house", "--state-dir", str(self.network.directory))
+    def rotate(self, step: int) -> None:
+        """Does a step of the rotation. Returns when all processes have read their files again."""
+        order = ("keys", "rotate", "house", str(step), "--state-dir", str(self.network.directory))
         self._reloading(lambda: run_hbroker(*order, check=True))
 
     def replace_key_of_kitchen(self) -> None:
@@ -153,9 +153,11 @@ def test_all_keys_are_replaced_under_load(running: tuple[Operator, str], tmp_pat
     key = Identity.load(operator.folder / "identities", "kitchen").key
     with Load(operator.network, root) as load:
         load.await_more(1_000)
-        for step in (operator.rotate, operator.rotate, operator.rotate, operator.replace_key_of_kitchen):
-            step()
+        for step in (1, 2, 3):
+            operator.rotate(step)
             load.await_more(1_000)
+        operator.replace_key_of_kitchen()
+        load.await_more(1_000)
         load.await_all()
     assert load.errors == []
     assert load.received == load.mqtt_received == list(range(load.published))
@@ -170,8 +172,11 @@ def test_all_keys_are_replaced_under_load(running: tuple[Operator, str], tmp_pat
 def test_clients_and_nodes_find_each_other_after_each_step(running: tuple[Operator, str]) -> None:
     operator, root = running
     with sync.connect(root) as client, client.subscribe(TOPIC, qos=1) as messages:
-        for step in range(3):
-            operator.rotate()
+        for step in range(1, 5):
+            if step < 4:
+                operator.rotate(step)
+            else:
+                operator.replace_key_of_kitchen()
             operator.network.kill_node("kitchen")
             client.publish(TOPIC, str(step), qos=1, timeout=PATIENCE)
             message = messages.next(timeout=PATIENCE)

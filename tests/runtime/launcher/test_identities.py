@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,11 +104,13 @@ def test_the_key_of_the_authority_may_be_elsewhere(directory: RunDirectory) -> N
 
 @pytest.mark.parametrize(
     ("text", "later"),
-    [(FILE, NODE_VALIDITY_S * 2), (FILE.replace("home/cellar", "home/attic"), 0)],
-    ids=["expired", "another subtree"],
+    [(FILE, NODE_VALIDITY_S * 2), (FILE.replace("home/cellar", "home/attic"), 0), (FILE, 0)],
+    ids=["expired", "another subtree", "no identities"],
 )
 def test_without_its_key_no_other_authority_is_made(directory: RunDirectory, text: str, later: float) -> None:
     provide(network(), directory, NOW)
+    if not later and text == FILE:
+        shutil.rmtree(directory.identities)
     certificate = (directory.authority / "authority.crt").read_bytes()
     (directory.authority / "authority.key").unlink()
     with pytest.raises(
@@ -115,11 +118,3 @@ def test_without_its_key_no_other_authority_is_made(directory: RunDirectory, tex
     ):
         provide(network(text), directory, NOW + later)
     assert (directory.authority / "authority.crt").read_bytes() == certificate
-
-
-def test_an_authority_that_signed_nothing_is_made_again(directory: RunDirectory) -> None:
-    Authority.create("house", NOW).save(directory.authority)
-    (directory.authority / "authority.key").unlink()
-    provide(network(), directory, NOW)
-    authority = Authority.load(directory.authority)
-    assert authority.verify(identity(directory).chain[0], NOW).name == "kitchen"

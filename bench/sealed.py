@@ -1,4 +1,4 @@
-"""What it costs to seal datagrams: `python -m bench.sealing`.
+"""What it costs to seal datagrams: `python -m bench.sealed`.
 
 One node that seals and one that does not take turns, on a path with Ethernet's MTU. Counted are messages for
 each CPU-second of the node, and at a fixed rate the latency. docs/benchmarks.md has the results.
@@ -51,7 +51,7 @@ MOST_LATER_US: Final = 3.0
 """How much later a message may arrive (p50)."""
 
 
-class SealingNode(Node):
+class SealedNode(Node):
     """One node that owns every topic, and seals."""
 
     name = "hbroker sealed"
@@ -70,14 +70,14 @@ def main(policy: Policy, *, in_json: bool) -> None:
     if (obstacle := narrow.obstacle()) is not None:
         sys.exit(obstacle)
     _, cpus = broker_and_load_cpus()
-    nodes = [Contestant.of(node, _measure) for node in (Node(), SealingNode())]
+    nodes = [Contestant.of(node, _measure) for node in (Node(), SealedNode())]
     pairs = [(goal, [Series(node, goal.plan(cpus)) for node in nodes]) for goal in GOALS]
     series = [one for _, pair in pairs for one in pair]
     code = run_series(series, policy)
     if in_json:
-        print(json.dumps({"command": command_line("bench.sealing"), **as_json(series, [])}, indent=2))
+        print(json.dumps({"command": command_line("bench.sealed"), **as_json(series, [])}, indent=2))
     else:
-        print(f"`{command_line('bench.sealing')}`\n\n{as_text(series, [])}\n")
+        print(f"`{command_line('bench.sealed')}`\n\n{as_text(series, [])}\n")
         for goal, (clear, sealed) in pairs:
             print(f"- {goal.name}: {_result(goal, clear, sealed)}")
     sys.exit(code)
