@@ -45,6 +45,11 @@ impl TokenKeys {
         token
     }
 
+    /// Another secret, which follows from the newest key. `None`: there is no key.
+    pub fn derived(&self, label: &[u8]) -> Option<[u8; 16]> {
+        self.keys.first().map(|key| SipHasher24::new_with_key(key).hash(label).as_bytes())
+    }
+
     /// Whether a node with one of these keys issued this token for this address within the last `LIFETIME_S`.
     pub fn verify(&self, now_s: u32, address: SocketAddr, token: &[u8]) -> bool {
         let Ok(token) = <&[u8; TOKEN_BYTES]>::try_from(token) else {

@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ring::aead::{AES_128_GCM, Algorithm, CHACHA20_POLY1305};
-use ring::digest;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
@@ -23,7 +24,6 @@ use crate::association::tickets::Tickets;
 
 /// A name that the certificates of all nodes have.
 pub const NODE_NAME: &str = "node.hbroker";
-const RESET_LABEL: &[u8] = b"hbroker reset";
 
 /// A certificate chain, the end's own first, and its private key.
 pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -32,11 +32,12 @@ pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 #[derive(Clone)]
 pub struct Credentials {
     client: Arc<ClientConfig>,
+    /// Verifies certificates of nodes.
+    verifier: Arc<WebPkiServerVerifier>,
     tickets: Tickets,
     /// Where the secrets of associations are noted; `None`: nowhere.
     pub key_log: Option<KeyLog>,
     server: Option<Arc<ServerConfig>>,
-    reset_key: Option<[u8; 16]>,
 }
 
 impl fmt::Debug for Credentials {
@@ -62,9 +63,11 @@ impl Credentials {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(Arc::clone(&roots));
+        let of_nodes = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+        let of_nodes = of_nodes.build().map_err(|error| rustls::Error::General(error.to_string()))?;
         let Some((chain, key)) = identity else {
             let client = Arc::new(builder.with_no_client_auth());
-            return Ok(Self::of(client, None, None));
+            return Ok(Self::of(client, of_nodes, None));
         };
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .allow_unauthenticated()
@@ -76,26 +79,29 @@ impl Credentials {
             .with_single_cert(chain.clone(), key.clone_key())?;
         server.ticketer = rustls::crypto::ring::Ticketer::new()?;
         server.send_tls13_tickets = 1;
-        let reset_key = reset_key(&key);
         let client = Arc::new(builder.with_client_auth_cert(chain, key)?);
-        Ok(Self::of(client, Some(Arc::new(server)), Some(reset_key)))
+        Ok(Self::of(client, of_nodes, Some(Arc::new(server))))
     }
 
-    fn of(client: Arc<ClientConfig>, server: Option<Arc<ServerConfig>>, reset_key: Option<[u8; 16]>) -> Self {
-        Self { client, tickets: Tickets::default(), key_log: None, server, reset_key }
+    fn of(
+        client: Arc<ClientConfig>,
+        verifier: Arc<WebPkiServerVerifier>,
+        server: Option<Arc<ServerConfig>>,
+    ) -> Self {
+        Self { client, verifier, tickets: Tickets::default(), key_log: None, server }
+    }
+
+    /// Whether this end would take a peer with this certificate, as DER, for a node now.
+    pub fn believes(&self, certificate: &[u8]) -> bool {
+        let (certificate, name) = (CertificateDer::from(certificate), node_name());
+        self.verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now()).is_ok()
     }
 
     /// Begins a handshake with the node at an address.
     pub fn connect(&self, node: SocketAddr) -> Result<Connection, rustls::Error> {
-        let name = ServerName::try_from(NODE_NAME).expect("it is a name");
         let mut config = (*self.client).clone();
         config.resumption = self.tickets.for_node(node);
-        ClientConnection::new(Arc::new(config), name).map(Connection::Client)
-    }
-
-    /// The key for the proofs of resets: the same in every run with the same private key. `None`: there is none.
-    pub fn reset_key(&self) -> Option<[u8; 16]> {
-        self.reset_key
+        ClientConnection::new(Arc::new(config), node_name()).map(Connection::Client)
     }
 
     /// Answers a handshake; `None`: this end answers none.
@@ -105,9 +111,8 @@ impl Credentials {
     }
 }
 
-fn reset_key(key: &PrivateKeyDer<'_>) -> [u8; 16] {
-    let bytes = [RESET_LABEL, key.secret_der()].concat();
-    *digest::digest(&digest::SHA256, &bytes).as_ref().first_chunk().expect("a hash is longer")
+fn node_name() -> ServerName<'static> {
+    ServerName::try_from(NODE_NAME).expect("it is a name")
 }
 
 /// The algorithm for the datagrams of an association whose handshake has ended.

@@ -170,6 +170,11 @@ impl Associations {
             }
             state.keys = Some(Keys::new(&secrets, remote));
             state.certificate = handshake.peer_certificate().map(|certificate| certificate.to_vec());
+            if !self.shared.is_believed(state) {
+                self.counters.handshakes_failed += 1;
+                self.shared.remove(association, state);
+                return None;
+            }
             self.counters.handshakes += 1;
             replaced = self.shared.route(state.peer, association);
             self.send_held(state);

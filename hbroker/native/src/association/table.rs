@@ -25,12 +25,16 @@ use crate::config::Config;
 use crate::keyed_hash::KeyedHash;
 use crate::token::TokenKeys;
 
+/// After this time without an answer, what is sent to a peer begins a new handshake. Links send often enough in it.
+const SILENT_AFTER: Micros = 5_000_000;
 /// The addresses of a peer that are known beside its latest.
 const MOST_FORMER: usize = 3;
 
 /// What the workers of one address share.
 pub struct Shared {
     credentials: RwLock<Credentials>,
+    /// How often the credentials were replaced.
+    generation: AtomicU32,
     pub(super) token_keys: TokenKeys,
     /// For the proofs of resets. The next run of a node has the same, so that its peers soon learn that their keys
     /// are gone. Secret.
@@ -79,7 +83,11 @@ pub(super) struct State {
     pub certificate: Option<Vec<u8>>,
     pub heard_at: Micros,
     pub sent_at: Micros,
+    /// The first datagram since the peer was heard; `Micros::MAX`: there was none.
+    pub unanswered_since: Micros,
     pub is_resting: bool,
+    /// Of the credentials with which it began, or earlier.
+    generation: u32,
 }
 
 pub(super) struct Keys {
@@ -118,8 +126,9 @@ impl Shared {
         let mut of_run = [0; 16];
         SmallRng::seed_from_u64(!seed).fill_bytes(&mut of_run);
         Self {
-            reset_key: credentials.reset_key().unwrap_or(of_run),
+            reset_key: token_keys.derived(b"hbroker reset").unwrap_or(of_run),
             credentials: RwLock::new(credentials),
+            generation: AtomicU32::new(0),
             token_keys,
             seed,
             strangers,
@@ -130,9 +139,23 @@ impl Shared {
         }
     }
 
-    /// From now on handshakes use these. Associations that exist stay.
+    /// From now on handshakes use these. Peers whose certificates are not believed any more are forgotten.
     pub fn set_credentials(&self, credentials: Credentials) {
-        *self.credentials.write() = credentials;
+        *self.credentials.write() = credentials.clone();
+        self.generation.fetch_add(1, Ordering::Release);
+        for association in self.all() {
+            let state = &*association.state.lock();
+            if state.certificate.as_ref().is_some_and(|certificate| !credentials.believes(certificate)) {
+                self.remove(&association, state);
+            }
+        }
+    }
+
+    /// Whether the peer of an association, whose handshake has ended just now, is still believed.
+    pub(super) fn is_believed(&self, state: &State) -> bool {
+        let is_current = state.generation == self.generation.load(Ordering::Acquire);
+        let certificate = state.certificate.as_ref().filter(|_| !is_current);
+        certificate.is_none_or(|certificate| self.credentials().believes(certificate))
     }
 
     pub fn credentials(&self) -> Credentials {
@@ -201,7 +224,8 @@ impl Shared {
             }
         };
         let handshake = Handshake::new(now, tls, self.proof(local));
-        let state = Mutex::new(State::new(now, peer, handshake));
+        let generation = self.generation.load(Ordering::Acquire);
+        let state = Mutex::new(State::new(now, peer, handshake, generation));
         let association = Arc::new(Association { local, routes: AtomicU32::new(0), state });
         by_id.insert(local, Arc::clone(&association));
         association
@@ -269,7 +293,7 @@ impl Association {
 }
 
 impl State {
-    fn new(now: Micros, peer: SocketAddr, handshake: Handshake) -> Self {
+    fn new(now: Micros, peer: SocketAddr, handshake: Handshake, generation: u32) -> Self {
         Self {
             peer,
             former: Vec::new(),
@@ -285,18 +309,33 @@ impl State {
             certificate: None,
             heard_at: now,
             sent_at: now,
+            unanswered_since: Micros::MAX,
             is_resting: false,
+            generation,
         }
     }
 
-    /// Seals the datagram in `buffer` from `start` on. False: there are no keys yet.
+    /// Seals the datagram in `buffer` from `start` on. False: there are no keys yet, or the peer is silent.
     pub fn seal(&mut self, now: Micros, buffer: &mut Vec<u8>, start: usize) -> bool {
+        if self.is_silent(now) {
+            return false;
+        }
         let Some(keys) = &mut self.keys else {
             return false;
         };
         keys.sealer.seal(buffer, start);
+        if self.unanswered_since == Micros::MAX || now > self.sent_at + SILENT_AFTER {
+            self.unanswered_since = now;
+        }
         (self.sent_at, self.is_resting) = (now, false);
         true
+    }
+
+    /// The peer has been sent datagrams again and again, and has not been heard. It may have lost its keys, without a
+    /// reset that this end believes.
+    pub fn is_silent(&self, now: Micros) -> bool {
+        let is_long = now > self.unanswered_since.saturating_add(SILENT_AFTER);
+        is_long && now <= self.sent_at + SILENT_AFTER
     }
 
     pub fn hold(&mut self, datagram: Vec<u8>) {

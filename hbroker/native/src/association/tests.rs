@@ -279,6 +279,54 @@ fn peers_of_different_authorities_get_no_keys() {
     }
 }
 
+/// Nodes that were believed are forgotten, and have to prove themselves again.
+#[test]
+fn who_is_not_believed_any_more_is_shut_out() {
+    let [ours, theirs] = authorities();
+    let both = |name| {
+        let authorities = vec![ours.certificate.clone(), theirs.certificate.clone()];
+        Credentials::new(authorities, Some(theirs.identity(name))).unwrap()
+    };
+    let mut net = Net::new([(NODE, node()), (7_701, node()), (7_702, node())]);
+    for port in [7_701, 7_702] {
+        net.send(port, NODE, b"before");
+    }
+    net.settle();
+    for port in [NODE, 7_701] {
+        net.end(port).shared.set_credentials(both("kitchen"));
+    }
+    assert_eq!(net.end(NODE).shared.len(), 2, "the first authority is believed, too");
+    net.opened(NODE);
+    for port in [NODE, 7_701] {
+        net.end(port).shared.set_credentials(theirs.credentials(Some("kitchen")));
+    }
+    assert_eq!(net.end(NODE).shared.len(), 0);
+    for _ in 0..100 {
+        for port in [7_701, 7_702] {
+            net.send(port, NODE, &port.to_be_bytes());
+        }
+        net.settle();
+        net.advance(100 * MS);
+    }
+    let opened = net.opened(NODE);
+    assert!(opened.contains(&7_701_u16.to_be_bytes().to_vec()));
+    assert!(!opened.contains(&7_702_u16.to_be_bytes().to_vec()));
+}
+
+/// The handshake began before the credentials were replaced.
+#[test]
+fn who_proves_itself_with_what_is_not_believed_any_more_is_shut_out() {
+    let mut net = Net::new([(NODE, node()), (7_701, node())]);
+    net.send(7_701, NODE, b"let me in");
+    while net.end(NODE).shared.len() == 0 {
+        let (from, to, bytes) = net.flying.remove(0);
+        net.deliver(from, to, &bytes);
+    }
+    net.end(NODE).shared.set_credentials(authorities()[1].credentials(Some("kitchen")));
+    net.settle();
+    assert_eq!((net.opened(NODE), net.end(NODE).shared.len()), (vec![], 0));
+}
+
 /// From then on only clients of the other authority get in. Who is in stays.
 #[test]
 fn credentials_can_be_changed_while_associations_go_on() {
@@ -369,16 +417,25 @@ fn a_client_sends_no_stranger_three_times_as_much_as_it_got() {
     }
 }
 
+impl Net {
+    /// The next run of the node, which has none of its associations. `key`: for address tokens and resets.
+    fn restart_node(&mut self, key: u8) {
+        let keys = TokenKeys::new(vec![[key; 16]]);
+        let credentials = authorities()[0].credentials(Some("attic"));
+        let shared = Arc::new(Shared::new(credentials, keys, 1_000, 1_000, 5));
+        let associations = Associations::new(Arc::clone(&shared), 0);
+        *self.end(NODE) = End { associations, shared, opened: Vec::new() };
+    }
+}
+
+/// Also if its private key is another one now.
 #[test]
 fn a_peer_learns_from_a_reset_that_its_keys_are_gone() {
     let mut net = Net::pair();
     net.send(1, NODE, b"before");
     net.settle();
-    for (name, is_believed) in [("attic", false), ("kitchen", true)] {
-        let credentials = authorities()[0].credentials(Some(name));
-        let shared = Arc::new(Shared::new(credentials, TokenKeys::new(vec![[3; 16]]), 1_000, 1_000, 5));
-        *net.end(NODE) =
-            End { associations: Associations::new(Arc::clone(&shared), 0), shared, opened: Vec::new() };
+    for (key, is_believed) in [(3, false), (NODE as u8, true)] {
+        net.restart_node(key);
         net.send(1, NODE, b"lost with the keys");
         net.settle();
         assert_eq!(net.end(1).associations.counters().reset, u64::from(is_believed));
@@ -387,6 +444,42 @@ fn a_peer_learns_from_a_reset_that_its_keys_are_gone() {
         let expected = if is_believed { vec![b"after".to_vec()] } else { vec![] };
         assert_eq!(net.opened(NODE), expected);
     }
+}
+
+/// Its resets are not believed: it has another key.
+#[test]
+fn a_peer_that_does_not_answer_for_long_is_asked_for_new_keys() {
+    let mut net = Net::pair();
+    net.send(1, NODE, b"before");
+    net.settle();
+    net.restart_node(3);
+    let mut seconds = 0;
+    while net.opened(NODE).is_empty() {
+        net.send(1, NODE, b"after");
+        net.settle();
+        net.advance(SECOND);
+        seconds += 1;
+    }
+    assert!((5..10).contains(&seconds), "{seconds}");
+    assert_eq!(net.end(1).associations.counters().handshakes, 2);
+}
+
+#[test]
+fn a_peer_that_has_nothing_to_say_keeps_its_keys() {
+    let mut net = Net::pair();
+    for pause in [1, 4, 6, 30, 70, 6, 6] {
+        net.send(1, NODE, b"no answer is due");
+        net.settle();
+        net.advance(pause * SECOND);
+    }
+    net.send(NODE, 1, b"now there is one");
+    for _ in 0..20 {
+        net.send(1, NODE, b"more");
+        net.send(NODE, 1, b"answers");
+        net.settle();
+        net.advance(SECOND);
+    }
+    assert_eq!(net.end(1).associations.counters().handshakes, 1);
 }
 
 #[test]

@@ -116,6 +116,7 @@ impl Associations {
             return true;
         }
         let known = self.recent.look_up(&self.shared, destination);
+        let known = known.filter(|association| !association.state.lock().is_silent(now));
         let Some(association) = known.or_else(|| self.begin(now, *destination)) else {
             self.counters.not_held += 1;
             buffer.truncate(start);
@@ -182,6 +183,7 @@ impl Associations {
         match keys.opener.open(header, datagram) {
             Ok((bytes, is_newest)) => {
                 (state.heard_at, state.is_resting, state.is_confirmed) = (now, false, true);
+                state.unanswered_since = Micros::MAX;
                 if is_newest && source != state.peer {
                     self.shared.move_to(&association, state, source);
                 }

@@ -83,11 +83,7 @@ impl Core {
         self.on_link(py, link, |engine, _, link| engine.peer_of(link)).map(address_out)
     }
 
-    fn certificate<'py>(
-        &self,
-        py: Python<'py>,
-        peer: Address,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn certificate<'py>(&self, py: Python<'py>, peer: Address) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let certificate = self.core.certificate(address_in(&peer)?);
         Ok(certificate.map(|bytes| PyBytes::new(py, &bytes)))
     }
