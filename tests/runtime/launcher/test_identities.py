@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hbroker.cli.network import up
 from hbroker.config import SecuritySettings
 from hbroker.errors import ConfigError
-from hbroker.identity.authority import NODE_VALIDITY_S, Authority
+from hbroker.identity.authority import AUTHORITY_VALIDITY_S, NODE_VALIDITY_S, Authority
 from hbroker.identity.node_identity import Identity
 from hbroker.runtime.launcher.identities import provide
 from hbroker.runtime.launcher.run_directory import RunDirectory
@@ -118,3 +119,13 @@ def test_without_its_key_no_other_authority_is_made(directory: RunDirectory, tex
     ):
         provide(network(text), directory, NOW + later)
     assert (directory.authority / "authority.crt").read_bytes() == certificate
+
+
+def test_an_authority_that_has_expired_does_not_end_a_network_that_runs(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provide(network(), directory, NOW)
+    with monkeypatch.context() as patch:
+        patch.setattr(up.time, "time", lambda: NOW + 2 * AUTHORITY_VALIDITY_S)
+        up._renew_certificates(network(), directory)
+    assert "no certificate was renewed: the certificate of the node root" in capsys.readouterr().err
