@@ -126,6 +126,6 @@ def test_an_authority_that_has_expired_does_not_end_a_network_that_runs(
 ) -> None:
     provide(network(), directory, NOW)
     with monkeypatch.context() as patch:
-        patch.setattr(up.time, "time", lambda: NOW + 2 * AUTHORITY_VALIDITY_S)
+        patch.setattr("time.time", lambda: NOW + 2 * AUTHORITY_VALIDITY_S)
         up._renew_certificates(network(), directory)
     assert "no certificate was renewed: the certificate of the node root" in capsys.readouterr().err
