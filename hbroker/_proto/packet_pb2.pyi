@@ -784,14 +784,16 @@ class WillRecord(_message.Message):
     def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., delay_s: _Optional[int] = ..., due_us: _Optional[int] = ...) -> None: ...
 
 class GatheringRecord(_message.Message):
-    __slots__ = ("subtree", "remaining_us", "epoch")
+    __slots__ = ("subtree", "remaining_us", "epoch", "known")
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     REMAINING_US_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     subtree: str
     remaining_us: int
     epoch: int
-    def __init__(self, subtree: _Optional[str] = ..., remaining_us: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    known: bool
+    def __init__(self, subtree: _Optional[str] = ..., remaining_us: _Optional[int] = ..., epoch: _Optional[int] = ..., known: _Optional[bool] = ...) -> None: ...
 
 class Transfer(_message.Message):
     __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills", "gathering", "gone", "replays", "choices")

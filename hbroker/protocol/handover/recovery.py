@@ -42,6 +42,11 @@ MIN_RECOVERY: Final = timers.SECOND // 2
 """Microseconds that it waits at least after it begins to serve: a subscriber that came before that asks
 again."""
 
+_MISSED: Final = "missed"
+_UNKNOWN: Final = "unknown"
+_MOVED: Final = "moved"
+"""The kinds of recovery: this node knows which subscribers are missing; nobody does; an earlier owner did."""
+
 
 class Recovery:
     """For whom a node waits, and in which subtrees.
@@ -64,6 +69,9 @@ class Recovery:
         """Until when a restarted owner refuses messages that missing subscribers must get."""
         self._ends: dict[str, int] = {}
         """Subtrees in which it is unknown who is missing, and until when the node waits."""
+        self._moved: dict[str, int] = {}
+        """Subtrees that came here while they were in recovery, and whose owner knew who is missing."""
+        self._tables = {_MISSED: self._returned, _UNKNOWN: self._ends, _MOVED: self._moved}
         self._timers: TimerQueue[tuple[str, str]] = TimerQueue()
         self._sessions_end: int | None = None
 
@@ -102,7 +110,8 @@ class Recovery:
         """The node is about to serve a subtree. These parts of it were in recovery at its owner until now."""
         for record in records:
             if is_within(record.subtree, subtree):
-                self._wait(now, record.subtree, min(record.remaining_us, timers.RETURN), record.epoch)
+                kind = _MOVED if record.known else _UNKNOWN
+                self._wait(now, record.subtree, min(record.remaining_us, timers.RETURN), record.epoch, kind)
 
     def handle_subscribed(self, subscription: Subscription) -> None:
         """A subscription was made."""
@@ -113,7 +122,7 @@ class Recovery:
     def handle_timeout(self, now: int) -> None:
         """Ends each recovery whose time is over."""
         for kind, subtree in self._timers.due(now):
-            (self._returned if kind is _MISSED else self._ends).pop(subtree)
+            self._tables[kind].pop(subtree)
             self._review(subtree)
         if self._sessions_end is not None and now >= self._sessions_end:
             for key, subscription in self._missing.items():
@@ -134,21 +143,25 @@ class Recovery:
 
     def records(self, subtree: str) -> Iterator[pb.GatheringRecord]:
         """The records of the parts of a subtree that are in recovery, for its new owner."""
-        now, remaining = self._context.clock(), dict[str, int]()
-        for part, until in self._ends.items():
-            if common := _common(part, subtree):
-                remaining[common] = max(remaining.get(common, 0), until - now, DISCOVERY_TIME)
-        for part, until in self._returned.items():
-            common = _common(part, subtree)
-            if common and self._is_missed_in(common):
-                remaining[common] = max(remaining.get(common, 0), until - now)
+        now, remaining, unknown = self._context.clock(), dict[str, int](), set[str]()
+        for kind, table in self._tables.items():
+            is_unknown = kind is _UNKNOWN or (kind is _MISSED and self._has_lost_subscriptions)
+            for part, until in table.items():
+                common = _common(part, subtree)
+                if not common or (kind is _MISSED and not self._is_missed_in(common)):
+                    continue
+                left = max(until - now, DISCOVERY_TIME if is_unknown else 1)
+                remaining[common] = max(remaining.get(common, 0), left)
+                if is_unknown:
+                    unknown.add(common)
         for part, left in remaining.items():
-            epoch = self._jurisdiction.recovery_epoch(part)
-            yield pb.GatheringRecord(subtree=part, remaining_us=max(left, 1), epoch=epoch)
+            epoch, known = self._jurisdiction.recovery_epoch(part), part not in unknown
+            yield pb.GatheringRecord(subtree=part, remaining_us=left, epoch=epoch, known=known)
 
-    def _wait(self, now: int, subtree: str, period: int, epoch: int) -> None:
-        until = self._ends[subtree] = max(now + period, self._ends.get(subtree, 0))
-        self._timers.set((_UNKNOWN, subtree), until)
+    def _wait(self, now: int, subtree: str, period: int, epoch: int, kind: str = _UNKNOWN) -> None:
+        ends = self._tables[kind]
+        until = ends[subtree] = max(now + period, ends.get(subtree, 0))
+        self._timers.set((kind, subtree), until)
         self._jurisdiction.begin_recovery(subtree, epoch)
 
     def _is_missed_in(self, subtree: str) -> bool:
@@ -158,19 +171,15 @@ class Recovery:
 
     def _end_return(self) -> None:
         self._sessions_end = None
-        returned, self._returned = self._returned, {}
+        returned = list(self._returned)
+        self._returned.clear()
         for subtree in returned:
             self._timers.cancel((_MISSED, subtree))
             self._review(subtree)
 
     def _review(self, subtree: str) -> None:
-        if subtree not in self._ends and subtree not in self._returned:
+        if not any(subtree in table for table in self._tables.values()):
             self._jurisdiction.end_recovery(subtree)
-
-
-_MISSED: Final = "missed"
-_UNKNOWN: Final = "unknown"
-"""The two kinds of recovery: known subscribers are missing, or it is unknown who is."""
 
 
 def _common(part: str, subtree: str) -> str | None:

@@ -289,3 +289,39 @@ def test_the_recovery_goes_on_at_a_node_that_claims_a_part_of_the_subtree(seed: 
     claimed = Claimed(seed)
     claimed.tree.order(claimed.claimant, pb.ORDER_KIND_CLAIM, TOPIC)
     claimed.require_that_nothing_is_lost()
+
+
+class Moved:
+    """An owner is killed and restarted, and at once its subtree moves to its parent and on to `bedroom`."""
+
+    def __init__(self, seed: int, faults: Faults) -> None:
+        self.stream = Stream(seed, "kitchen", faults)
+        self.target = self.stream.tree.join("home/bedroom")
+        self.stream.publish_for(timers.SECOND)
+
+    def move(self) -> int:
+        """Returns how many microseconds after the restart everything is acknowledged."""
+        tree, world = self.stream.tree, self.stream.world
+        restarted = self.stream.restart()
+        began = world.now
+        world.run_until(lambda: tree.serves(restarted))
+        tree.move("home/kitchen", restarted, self.target)
+        self.stream.await_all()
+        return world.now - began
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_move_right_after_a_restart_loses_no_message(seed: int) -> None:
+    moved = Moved(seed, ROUGH)
+    moved.move()
+    stream = moved.stream
+    stream.publish_for(timers.SECOND)
+    stream.await_all()
+    stream.world.run_until(lambda: stream.numbers() == list(range(stream.published)))
+
+
+def test_a_move_right_after_a_restart_makes_the_recovery_no_longer() -> None:
+    moved = Moved(1, Faults())
+    dead = moved.stream.subscribe()
+    moved.stream.world.remove(dead)
+    assert moved.move() < 3 * timers.SECOND
