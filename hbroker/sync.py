@@ -90,6 +90,7 @@ class Client:
         self.root = root
         self._timeout = timeout
         self._will = identity.will
+        self._authority = identity.authority
         self._dispatcher = Dispatcher(new_endpoint(listen, identity), root, identity, self._wake)
         self._condition = threading.Condition()
         self._wake_reader, self._wake_writer = os.pipe()
@@ -292,6 +293,7 @@ class Client:
             self._dispatcher.control,
             self._dispatcher.dispatch,
             self._dispatcher.fail,
+            self._authority,
         )
         watched = select.poll()
         watched.register(self._wake_reader, select.POLLIN)

@@ -145,8 +145,8 @@ _AFTER_STEPS: Final = (
     """\
 there is another authority, which has signed nothing yet.
 Copy {folder}/authority.crt to all other hosts with nodes, gateways and clients, and send SIGHUP
-to all nodes and gateways that `hbroker up` does not run. Clients notice within five seconds of
-activity. Then: hbroker keys rotate {network} 2""",
+to all nodes and gateways that `hbroker up` does not run. Clients notice within five seconds.
+Then: hbroker keys rotate {network} 2""",
     """\
 the other authority signs from now on.
 If `hbroker up` does not run the nodes of this host, call `hbroker keys init FILE`, and send them

@@ -85,7 +85,8 @@ class AuthorityFile:
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path) if path else ""
         self._stamp: _Stamp | None = None
-        self._next_look = 0
+        self.next_look = 0
+        """When `credentials_if_changed` looks at the file again."""
 
     def read(self) -> Credentials | None:
         """The credentials of a client; None: security is off. Raises as `credentials_of`."""
@@ -97,9 +98,9 @@ class AuthorityFile:
     def credentials_if_changed(self, now: int) -> Credentials | None:
         """The credentials of a client, if the file has changed and can be used. Looks every five seconds at
         the most. `now`: microseconds of any monotonic clock."""
-        if not self._path or now < self._next_look:
+        if not self._path or now < self.next_look:
             return None
-        self._next_look = now + _LOOK_US
+        self.next_look = now + _LOOK_US
         stamp = self._read_stamp()
         if stamp is None or stamp == self._stamp:
             return None

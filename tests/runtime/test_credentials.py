@@ -21,7 +21,7 @@ ROOT = ("192.0.2.1", 7700)
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     made = Authority.create("house", NOW)
-    made.save(tmp_path)
+    made.save(tmp_path / "authority")
     made.issue("kitchen", ["home/kitchen"], NOW).save(tmp_path)
     return made
 
@@ -29,7 +29,7 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def file(authority: Authority, tmp_path: Path) -> Path:
     assert authority.network == "house"
-    return tmp_path / "authority.crt"
+    return tmp_path / "authority" / "authority.crt"
 
 
 @pytest.fixture(autouse=True)

@@ -204,7 +204,7 @@ def status(network: HomeNetwork) -> dict[str, Any]:
 @pytest.mark.parametrize("config", [False, True], ids=["flags", "file"])
 def test_a_single_node_writes_telemetry(tmp_path: Path, config: bool) -> None:
     file = tmp_path / "house.yaml"
-    file.write_text(TOPOLOGY.replace("127.0.0.1:0", "127.0.0.1:0"))
+    file.write_text(f"security: off\n{TOPOLOGY}")
     flags = ["--config", str(file)] if config else ["--subtree", "", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(
         [*command("node"), "--name", "root", *flags, "--telemetry", str(tmp_path / "load")],

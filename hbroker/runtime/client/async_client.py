@@ -141,6 +141,7 @@ class Client:
             self._dispatcher.control,
             on_iteration=self._on_iteration,
             on_error=self._dispatcher.fail,
+            authority=identity.authority,
         )
 
     # Change

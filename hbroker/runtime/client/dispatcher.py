@@ -121,7 +121,6 @@ class Dispatcher:
         self.control = ClientControl(
             endpoint, Random(random_id()), root, identity.session_options, caches=caches
         )
-        self._authority = identity.authority
         self.is_persistent = identity.session_options.is_persistent
         """The session outlives its link."""
         self._on_will: Callback | None = None
@@ -277,10 +276,6 @@ class Dispatcher:
                 pass
         while (result := self.control.poll_result()) is not None:
             self._handle_result(result)
-        if self._authority is not None:
-            credentials = self._authority.credentials_if_changed(now)
-            if credentials is not None:
-                self.endpoint.set_credentials(credentials)
         fault = self.endpoint.fault
         if fault is not None:
             self._fail_with(NotConnected(f"the client's socket failed: {fault}"))

@@ -143,6 +143,8 @@ class PoolDriver:
         if self._timer is not None:
             self._timer.cancel()
         due = self._deadlines.next()
+        if self._authority is not None:
+            due = self._authority.next_look if due is None else min(due, self._authority.next_look)
         self._timer = None
         if due is not None:
             self._timer = self._loop.call_later(max(_SHORTEST_S, (due - now) / 1e6), self._iterate)
@@ -175,9 +177,10 @@ class PoolEndpoint:
         *,
         on_iteration: Callable[[int], bool],
         on_error: Callable[[Exception], None],
+        authority: AuthorityFile | None = None,
     ) -> PoolEndpoint:
         """Sets the control that this endpoint runs, and returns itself in the place of a `Driver`. The
-        arguments are those of `Driver`."""
+        arguments are those of `Driver`; the pool has the only `authority`."""
         self.control, self.on_iteration, self.on_error = control, on_iteration, on_error
         return self
 
