@@ -80,16 +80,16 @@ def authority_for(root: Address, authority: PathLike | None = None) -> str:
 
 class AuthorityFile:
     """The file with the certificate of the authority. While a client runs it may be replaced, because the
-    network gets another authority. `path`: empty: security is off."""
+    network gets another authority."""
 
     def __init__(self, path: str) -> None:
-        self._path = os.path.abspath(path) if path else ""
+        self._path = os.path.abspath(path)
         self._stamp: _Stamp | None = None
         self.next_look = 0
         """When `credentials_if_changed` looks at the file again."""
 
     def read(self) -> Credentials | None:
-        """The credentials of a client; None: security is off. Raises as `credentials_of`."""
+        """The credentials of a client. Raises as `credentials_of`."""
         stamp = self._read_stamp()
         credentials = credentials_of(SecuritySettings(authority=self._path))
         self._stamp = stamp  # As it was before: what changed since is read again.
@@ -98,7 +98,7 @@ class AuthorityFile:
     def credentials_if_changed(self, now: int) -> Credentials | None:
         """The credentials of a client, if the file has changed and can be used. Looks every five seconds at
         the most. `now`: microseconds of any monotonic clock."""
-        if not self._path or now < self.next_look:
+        if now < self.next_look:
             return None
         self.next_look = now + _LOOK_US
         stamp = self._read_stamp()

@@ -70,9 +70,3 @@ def test_the_file_is_the_same_in_another_folder(file: Path, monkeypatch: pytest.
     monkeypatch.chdir("/")
     replace(file)
     assert watched.credentials_if_changed(0) is not None
-
-
-def test_without_a_file_security_is_off() -> None:
-    watched = AuthorityFile("")
-    assert watched.read() is None
-    assert watched.credentials_if_changed(0) is None

@@ -125,7 +125,10 @@ class Identity:
     def secured(self, root: Address, authority: PathLike | None) -> Self:
         """The same client, with the credentials for the network with this root. `authority`: as in
         `hbroker.connect`. Raises ConfigError and OSError, if its file is not usable."""
-        file = AuthorityFile(authority_for(root, authority))
+        path = authority_for(root, authority)
+        if not path:
+            return self
+        file = AuthorityFile(path)
         return replace(self, credentials=file.read(), authority=file)
 
     @classmethod
