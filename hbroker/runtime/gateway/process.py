@@ -142,9 +142,8 @@ class _Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload_files)
-        self._set_credentials(
-            credentials_of(self._settings.security)
-        )  # SIGHUP may have come since the start.
+        # SIGHUP may have come since the files were read.
+        self._set_credentials(credentials_of(self._settings.security))
         self._log.info("started", root=format_address(self._settings.root))
         try:
             loop.add_reader(self._core.fileno(), self._iterate)

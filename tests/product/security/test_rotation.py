@@ -17,15 +17,9 @@ from hbroker import Unreachable, sync
 from hbroker.identity.authority import Authority
 from hbroker.identity.node_identity import Identity
 from tests.product.network import PATIENCE, Network, network_of, run_hbroker
+from tests.product.security.test_sealed_network import FILE
 from tests.waiting import until
 
-FILE = """
-nodes:
-  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
-  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
-gateways:
-  - {name: gateway, listeners: [{address: "127.0.0.1:1883"}]}
-"""
 TOPIC = "home/kitchen/oven"
 TOGETHER, PAUSE_S = 250, 0.05
 """5,000 messages a second."""
