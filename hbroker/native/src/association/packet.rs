@@ -10,6 +10,9 @@
 //! `to` and `from` are the ids that the receiver and the sender chose for the association. `to` is 0 in the
 //! first datagrams of an initiator, which does not know the other id yet. Numbers are big endian. No datagram of
 //! protobuf begins with one of these kinds: their lower three bits are no wire type.
+//!
+//! An end that has sent and heard nothing seals a probe: a datagram of protobuf with empty padding. The answer is an
+//! empty datagram. Neither concerns the layer above.
 
 use crate::token::TOKEN_BYTES;
 use crate::wire::SEAL_BYTES;
@@ -30,6 +33,9 @@ pub const MOST_STREAM: usize = 1_200;
 pub const RESET_BYTES: usize = 1 + PROOF;
 /// The bytes of the proof of a reset.
 pub const PROOF: usize = 16;
+
+/// What is sealed in a probe. The answer is empty.
+pub const PROBE: [u8; 2] = [0x1a, 0];
 
 const ID: usize = 8;
 const EPOCH_SHIFT: u32 = 3;

@@ -25,8 +25,13 @@ use crate::config::Config;
 use crate::keyed_hash::KeyedHash;
 use crate::token::TokenKeys;
 
-/// After this time without an answer, what is sent to a peer begins a new handshake. Links send often enough in it.
+/// After this time without an answer, also to probes, what is sent to a peer begins a new handshake.
 const SILENT_AFTER: Micros = 5_000_000;
+/// A peer that was sent datagrams for this time, and was not heard, is sent a probe; then another, each time that this
+/// time is over and there is something to send.
+const PROBE_AFTER: Micros = 500_000;
+/// So many probes go before a handshake begins.
+const PROBES: u8 = 3;
 /// The addresses of a peer that are known beside its latest.
 const MOST_FORMER: usize = 3;
 
@@ -83,8 +88,11 @@ pub(super) struct State {
     pub certificate: Option<Vec<u8>>,
     pub heard_at: Micros,
     pub sent_at: Micros,
-    /// The first datagram since the peer was heard; `Micros::MAX`: there was none.
-    pub unanswered_since: Micros,
+    /// The first probe since the peer was heard, or before it the first datagram; `Micros::MAX`: there was none.
+    unanswered_since: Micros,
+    /// How many probes were sent since the peer was heard, and when the last one was.
+    probes: u8,
+    probed_at: Micros,
     pub is_resting: bool,
     /// Of the credentials with which it began, or earlier.
     generation: u32,
@@ -310,6 +318,8 @@ impl State {
             heard_at: now,
             sent_at: now,
             unanswered_since: Micros::MAX,
+            probes: 0,
+            probed_at: 0,
             is_resting: false,
             generation,
         }
@@ -324,18 +334,36 @@ impl State {
             return false;
         };
         keys.sealer.seal(buffer, start);
-        if self.unanswered_since == Micros::MAX || now > self.sent_at + SILENT_AFTER {
-            self.unanswered_since = now;
-        }
+        self.unanswered_since = self.unanswered_since.min(now);
         (self.sent_at, self.is_resting) = (now, false);
         true
     }
 
-    /// The peer has been sent datagrams again and again, and has not been heard. It may have lost its keys, without a
-    /// reset that this end believes.
+    /// Handles that a datagram of the peer was opened.
+    pub fn heard(&mut self, now: Micros) {
+        (self.heard_at, self.is_resting, self.is_confirmed) = (now, false, true);
+        (self.unanswered_since, self.probes) = (Micros::MAX, 0);
+    }
+
+    /// Whether the peer is to be asked, with a probe, if it still has its keys. True: it is now. Somebody who only
+    /// listens answers nothing else.
+    pub fn takes_probe(&mut self, now: Micros) -> bool {
+        let since = if self.probes == 0 { self.unanswered_since } else { self.probed_at };
+        let is_due = now >= since.saturating_add(PROBE_AFTER) && self.probes < PROBES;
+        if is_due && self.probes == 0 {
+            self.unanswered_since = now;
+        }
+        if is_due {
+            self.probes += 1;
+            self.probed_at = now;
+        }
+        is_due
+    }
+
+    /// The peer has been sent datagrams and probes again and again, and has not been heard. It may have lost its keys,
+    /// without a reset that this end believes.
     pub fn is_silent(&self, now: Micros) -> bool {
-        let is_long = now > self.unanswered_since.saturating_add(SILENT_AFTER);
-        is_long && now <= self.sent_at + SILENT_AFTER
+        self.probes == PROBES && now > self.unanswered_since.saturating_add(SILENT_AFTER)
     }
 
     pub fn hold(&mut self, datagram: Vec<u8>) {

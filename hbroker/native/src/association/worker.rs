@@ -11,7 +11,7 @@ use crate::Micros;
 use crate::association::counters::Counters;
 use crate::association::keys::Refused;
 use crate::association::packet::{self, AssociationId, PROOF, Packet, RESET_BYTES, SealedHeader};
-use crate::association::table::{RecentRoutes, Shared};
+use crate::association::table::{RecentRoutes, Shared, State};
 use crate::engine::transport::token_bucket::RateLimit;
 
 /// The datagrams that wait for the keys of one association, in bytes.
@@ -110,10 +110,12 @@ impl Associations {
         buffer: &mut Vec<u8>,
         start: usize,
     ) -> bool {
-        if let Some(association) = self.recent.get(destination)
-            && association.state.lock().seal(now, buffer, start)
-        {
-            return true;
+        if let Some(association) = self.recent.get(destination) {
+            let state = &mut *association.state.lock();
+            if state.seal(now, buffer, start) {
+                self.outgoing.extend(probe(now, state));
+                return true;
+            }
         }
         let known = self.recent.look_up(&self.shared, destination);
         let known = known.filter(|association| !association.state.lock().is_silent(now));
@@ -124,6 +126,7 @@ impl Associations {
         };
         let state = &mut *association.state.lock();
         if state.seal(now, buffer, start) {
+            self.outgoing.extend(probe(now, state));
             return true;
         }
         if state.held_bytes + buffer.len() - start > MOST_HELD {
@@ -182,12 +185,15 @@ impl Associations {
         let keys = state.keys.as_mut()?;
         match keys.opener.open(header, datagram) {
             Ok((bytes, is_newest)) => {
-                (state.heard_at, state.is_resting, state.is_confirmed) = (now, false, true);
-                state.unanswered_since = Micros::MAX;
+                state.heard(now);
                 if is_newest && source != state.peer {
                     self.shared.move_to(&association, state, source);
                 }
-                Some(bytes)
+                if *bytes == packet::PROBE {
+                    self.outgoing.push_back((state.peer, sealed(now, state, &[])));
+                    return None;
+                }
+                (!bytes.is_empty()).then_some(bytes)
             }
             Err(Refused::Replayed) => {
                 self.counters.replayed += 1;
@@ -227,4 +233,16 @@ impl Associations {
             }
         }
     }
+}
+
+/// The probe that is due to a peer.
+fn probe(now: Micros, state: &mut State) -> Option<(SocketAddr, Vec<u8>)> {
+    state.takes_probe(now).then(|| (state.peer, sealed(now, state, &packet::PROBE)))
+}
+
+/// Seals a datagram of the associations themselves. There are keys.
+fn sealed(now: Micros, state: &mut State, bytes: &[u8]) -> Vec<u8> {
+    let mut datagram = [&[0; packet::SEALED_HEADER][..], bytes].concat();
+    state.seal(now, &mut datagram, 0);
+    datagram
 }

@@ -1,5 +1,7 @@
 //! Associations over a path that loses, repeats, reorders and changes datagrams, and that others write to.
 
+mod probes;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
