@@ -203,6 +203,7 @@ class Deliveries:
                     application.broken[topic] = self._now()
                     for interest in application.interests.values():
                         interest.end(topic)
+                        self.successions.end(topic, interest)
 
     def end_lease(self, owner: NodeHost | None, subtree: str) -> None:
         """The lease of a subtree has ended: that of `owner`, or (None) that of the last owner of each

@@ -46,6 +46,10 @@ class Successions:
                 whole = {i for i in whole if max(i.made_at or 0, i.since[topic]) < saved_before}
             self._pending[topic] = self._pending.get(topic, whole) & whole
 
+    def end(self, topic: str, interest: Interest) -> None:
+        """The session of a subscription ended at the owner of a topic, by its own policy."""
+        self._pending.get(topic, set()).discard(interest)
+
     def disturb(self) -> None:
         """Something else fails."""
         self.is_disturbed = True
