@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::Micros;
 use crate::association::packet::{self, AssociationId, Segment};
 use crate::association::table::{Association, Keys, State};
-use crate::association::worker::Associations;
+use crate::association::worker::{Associations, probe};
 
 /// How many retries an initiator takes.
 const MOST_RETRIES: u8 = 4;
@@ -67,11 +67,20 @@ impl Associations {
     /// A client answers the greeting of a node with one of its own, once for each: the source may be forged.
     fn answer_greeting(&mut self, now: Micros, source: SocketAddr) {
         let known = self.shared.of_address(&source);
+        let known = known.filter(|association| !association.state.lock().is_silent(now));
         let Some(association) = known.or_else(|| self.prepare(now, source)) else {
             return;
         };
-        if let Some(handshake) = &mut association.state.lock().handshake {
-            handshake.repeat(now);
+        {
+            let state = &mut *association.state.lock();
+            if state.keys.is_some() {
+                // A node with these keys sends through them again once it hears from this end.
+                state.doubt(now);
+                self.outgoing.extend(probe(now, state));
+            }
+            if let Some(handshake) = &mut state.handshake {
+                handshake.repeat(now);
+            }
         }
         self.drive(now, &association);
     }
@@ -199,7 +208,7 @@ impl Associations {
     }
 
     /// What was held for an association that has no keys goes through this one, and that one is forgotten.
-    fn take_over(&mut self, association: &Association, replaced: &Association) {
+    pub(super) fn take_over(&mut self, association: &Association, replaced: &Association) {
         let held = {
             let other = &mut *replaced.state.lock();
             if other.keys.is_some() {

@@ -45,6 +45,12 @@ const STREAM: u8 = 0x27;
 const RETRY: u8 = 0x2f;
 const RESET: u8 = 0x37;
 
+/// What was sealed in a datagram that was opened where it lies.
+pub fn body(opened: &mut [u8]) -> &mut [u8] {
+    let end = opened.len() - TAG;
+    &mut opened[SEALED_HEADER..end]
+}
+
 /// One datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {

@@ -93,6 +93,8 @@ pub(super) struct State {
     /// How many probes were sent since the peer was heard, and when the last one was.
     probes: u8,
     probed_at: Micros,
+    /// The peer was silent, so another association was begun for its address.
+    pub is_replaced: bool,
     pub is_resting: bool,
     /// Of the credentials with which it began, or earlier.
     generation: u32,
@@ -320,6 +322,7 @@ impl State {
             unanswered_since: Micros::MAX,
             probes: 0,
             probed_at: 0,
+            is_replaced: false,
             is_resting: false,
             generation,
         }
@@ -358,6 +361,11 @@ impl State {
             self.probed_at = now;
         }
         is_due
+    }
+
+    /// The peer may have lost its keys: a probe is due now, unless there was one just now.
+    pub fn doubt(&mut self, now: Micros) {
+        self.unanswered_since = self.unanswered_since.min(now.saturating_sub(PROBE_AFTER));
     }
 
     /// The peer has been sent datagrams and probes again and again, and has not been heard. It may have lost its keys,

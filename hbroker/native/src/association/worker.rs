@@ -11,7 +11,7 @@ use crate::Micros;
 use crate::association::counters::Counters;
 use crate::association::keys::Refused;
 use crate::association::packet::{self, AssociationId, PROOF, Packet, RESET_BYTES, SealedHeader};
-use crate::association::table::{RecentRoutes, Shared, State};
+use crate::association::table::{Association, RecentRoutes, Shared, State};
 use crate::engine::transport::token_bucket::RateLimit;
 
 /// The datagrams that wait for the keys of one association, in bytes.
@@ -118,7 +118,11 @@ impl Associations {
             }
         }
         let known = self.recent.look_up(&self.shared, destination);
-        let known = known.filter(|association| !association.state.lock().is_silent(now));
+        let known = known.filter(|association| {
+            let state = &mut *association.state.lock();
+            state.is_replaced |= state.is_silent(now);
+            !state.is_replaced
+        });
         let Some(association) = known.or_else(|| self.begin(now, *destination)) else {
             self.counters.not_held += 1;
             buffer.truncate(start);
@@ -180,29 +184,51 @@ impl Associations {
             }
             return None;
         };
-        let state = &mut *association.state.lock();
-        // The initiator's last flight may still be on its way. The link sends this datagram again.
-        let keys = state.keys.as_mut()?;
-        match keys.opener.open(header, datagram) {
-            Ok((bytes, is_newest)) => {
-                state.heard(now);
-                if is_newest && source != state.peer {
-                    self.shared.move_to(&association, state, source);
+        let is_replaced = {
+            let state = &mut *association.state.lock();
+            // The initiator's last flight may still be on its way. The link sends this datagram again.
+            let keys = state.keys.as_mut()?;
+            match keys.opener.open(header, datagram) {
+                Ok((_, is_newest)) => {
+                    state.heard(now);
+                    if is_newest && source != state.peer {
+                        self.shared.move_to(&association, state, source);
+                    }
                 }
-                if *bytes == packet::PROBE {
-                    self.outgoing.push_back((state.peer, sealed(now, state, &[])));
+                Err(Refused::Replayed) => {
+                    self.counters.replayed += 1;
                     return None;
                 }
-                (!bytes.is_empty()).then_some(bytes)
+                Err(Refused::Forged) => {
+                    self.counters.forged += 1;
+                    return None;
+                }
             }
-            Err(Refused::Replayed) => {
-                self.counters.replayed += 1;
-                None
-            }
-            Err(Refused::Forged) => {
-                self.counters.forged += 1;
-                None
-            }
+            std::mem::take(&mut state.is_replaced)
+        };
+        if is_replaced {
+            self.reinstate(&association);
+        }
+        let opened = packet::body(datagram);
+        if *opened == packet::PROBE {
+            let state = &mut *association.state.lock();
+            self.outgoing.push_back((state.peer, sealed(now, state, &[])));
+            return None;
+        }
+        (!opened.is_empty()).then_some(opened)
+    }
+
+    /// A peer that was silent is heard again. What is for it goes through its association, unless another one has
+    /// keys.
+    fn reinstate(&mut self, association: &Arc<Association>) {
+        let peer = association.state.lock().peer;
+        let other = self.shared.of_address(&peer).filter(|other| other.local != association.local);
+        if other.as_ref().is_some_and(|other| other.state.lock().keys.is_some()) {
+            return;
+        }
+        self.shared.route(peer, association);
+        if let Some(other) = other {
+            self.take_over(association, &other);
         }
     }
 
@@ -236,7 +262,7 @@ impl Associations {
 }
 
 /// The probe that is due to a peer.
-fn probe(now: Micros, state: &mut State) -> Option<(SocketAddr, Vec<u8>)> {
+pub(super) fn probe(now: Micros, state: &mut State) -> Option<(SocketAddr, Vec<u8>)> {
     state.takes_probe(now).then(|| (state.peer, sealed(now, state, &packet::PROBE)))
 }
 

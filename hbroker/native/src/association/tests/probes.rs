@@ -64,3 +64,45 @@ fn a_peer_that_has_lost_its_keys_gets_others() {
         assert!(sent * every > 5 * SECOND, "each {every}: {sent}");
     }
 }
+
+/// The client's process was suspended. A node has asked it for new keys meanwhile, less and less often.
+#[test]
+fn a_peer_that_is_back_is_sent_what_is_for_it() {
+    for away in [6 * SECOND, 12 * SECOND, 30 * SECOND] {
+        let mut net = Net::pair();
+        net.send(1, NODE, b"hello");
+        net.settle();
+        for _ in 0..away / (300 * MS) {
+            net.send(NODE, 1, b"lost");
+            net.flying.clear();
+            net.advance(300 * MS);
+            net.flying.clear();
+        }
+        for _ in 0..40 {
+            net.send(NODE, 1, b"news");
+            net.settle();
+            net.advance(100 * MS);
+        }
+        let opened = net.opened(1);
+        assert!(opened.ends_with(&[b"news".to_vec(), b"news".to_vec()]), "away for {away}: {opened:?}");
+        assert_eq!((net.end(NODE).shared.len(), net.end(1).shared.len()), (1, 1), "away for {away}");
+    }
+}
+
+/// The node is another process now, which the client cannot know: it does not believe its resets.
+#[test]
+fn a_node_that_has_lost_its_keys_and_speaks_first_gets_others() {
+    let mut net = Net::pair();
+    net.send(1, NODE, b"hello");
+    net.settle();
+    net.ends.insert(NODE, End::new(node(), 77));
+    let mut sent = 0;
+    while net.end(1).opened.is_empty() {
+        assert!(sent < 40);
+        sent += 1;
+        net.send(NODE, 1, b"news");
+        net.settle();
+        net.advance(500 * MS);
+        net.settle();
+    }
+}
