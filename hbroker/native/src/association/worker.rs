@@ -269,6 +269,9 @@ pub(super) fn probe(now: Micros, state: &mut State) -> Option<(SocketAddr, Vec<u
 /// Seals a datagram of the associations themselves. There are keys.
 fn sealed(now: Micros, state: &mut State, bytes: &[u8]) -> Vec<u8> {
     let mut datagram = [&[0; packet::SEALED_HEADER][..], bytes].concat();
-    state.seal(now, &mut datagram, 0);
+    if let Some(keys) = &mut state.keys {
+        keys.sealer.seal(&mut datagram, 0);
+        (state.sent_at, state.is_resting) = (now, false);
+    }
     datagram
 }
