@@ -102,7 +102,6 @@ class Ownership:
         """By topic, when it moved to another owner."""
         self._epochs: dict[str, tuple[int, int]] = {}
         self._served_epochs: dict[int, dict[str, int]] = {}
-        self._most_ahead_us = 0
         """The largest offset of the root's wall clock."""
         self._excused_until: dict[str, int] = {}
         """By topic, until when it is excused."""
@@ -171,11 +170,12 @@ class Ownership:
             self._epochs[grant.subtree] = (grant.epoch, host.incarnation)
 
     def _begin_epochs(self, root: NodeHost) -> None:
-        """A run of the root begins. The root knows nothing of the last run's epochs if no limit of them ever
-        reached its disk; then they may fall if its clock was set back (§5.1)."""
-        if root.unix_offset_us < self._most_ahead_us and not root.has_epoch_limit:
+        """A run of the root begins. If no limit of epochs reached its disk, or its files are lost, it knows
+        nothing of earlier epochs, and begins with its wall clock. Then epochs may fall: that clock was set
+        back, or an earlier run had a limit, and so was ahead of its own (§5.1)."""
+        highest = max((epoch for epoch, _ in self._epochs.values()), default=0)
+        if not root.has_epoch_limit and root.core_clock() // 1000 <= highest:
             self._epochs.clear()
-        self._most_ahead_us = max(self._most_ahead_us, root.unix_offset_us)
 
     def _check_claims(self, host: NodeHost) -> Iterator[Violation]:
         if host.settings.is_root:

@@ -41,6 +41,31 @@ fn probes_are_few() {
     assert!((100..=120).contains(&answers), "two in a second: {answers}");
 }
 
+/// Also the last one, after which the peer counts as silent.
+#[test]
+fn each_probe_is_sealed() {
+    for every in [100 * MS, 1_700 * MS, 3_500 * MS] {
+        let mut net = Net::pair();
+        net.send(1, NODE, b"hello");
+        net.settle();
+        net.opened(1);
+        let mut sent = Vec::new();
+        while net.now < BEGIN + 30 * SECOND {
+            net.send(NODE, 1, b"news");
+            sent.extend(net.flying.drain(..));
+            net.advance(every);
+        }
+        let probes = sent.iter().filter(|(.., bytes)| bytes.len() == packet::PROBE.len() + OVERHEAD);
+        let probes: Vec<&[u8]> = probes.map(|(.., bytes)| &bytes[..]).collect();
+        assert_eq!(probes.len(), 3, "each {every}");
+        for probe in probes {
+            net.deliver(NODE, 1, probe);
+        }
+        let answers = net.flying.iter().filter(|(from, _, bytes)| *from == 1 && bytes.len() == OVERHEAD);
+        assert_eq!(answers.count(), 3, "each {every}");
+    }
+}
+
 /// The client is another process now, and somebody on the path drops its resets.
 #[test]
 fn a_peer_that_has_lost_its_keys_gets_others() {
