@@ -29,6 +29,7 @@ from hbroker._native import Config, Endpoint
 from hbroker.addresses import Address, format_address
 from hbroker.config import Durability, NodeSettings
 from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.identity.node_identity import Identity
 from hbroker.protocol.events import (
     ChildJoined,
     JoinDenied,
@@ -103,7 +104,7 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
         node=True,
         session=secrets.randbits(64) or 1,
         incarnation=incarnation,
-        token_keys=[_token_key(settings.join_key)],
+        token_keys=[_token_key(settings)],
         seed=secrets.randbits(64),
         max_links=settings.limits.sessions,
         max_links_of_host=settings.limits.sessions_per_address,
@@ -347,8 +348,12 @@ class _Process:
             self._log.info(event, **entry)
 
 
-def _token_key(join_key: bytes) -> bytes:
-    """The key of address tokens. Nodes with the same join key accept each other's tokens (§4.2)."""
-    if not join_key:
+def _token_key(settings: NodeSettings) -> bytes:
+    """The key of address tokens, and of the proofs in resets. Nodes with the same join key accept each
+    other's tokens (§4.2). Without one, a node that has an identity has the same key in its next run."""
+    secret = settings.join_key
+    if not secret and settings.security.is_on:
+        secret = Identity.load(Path(settings.security.identity), settings.name).key
+    if not secret:
         return secrets.token_bytes(16)
-    return hmac.digest(join_key, b"hbroker address validation", "sha256")[:16]
+    return hmac.digest(secret, b"hbroker address validation", "sha256")[:16]

@@ -33,9 +33,14 @@ class Recorder(FakeCore):
         super().__init__(Network(), ("10.0.0.3", 7700), 1)
         self.cast: list[tuple[Address, Body, bytes]] = []
         self.sent: list[Body] = []
+        self.other_links: dict[Address, int] = {}
+        self.closed: list[int] = []
 
     def connect(self, address: Address, token: bytes = b"") -> int:
-        return LINK
+        return self.other_links.get(address, LINK)
+
+    def close(self, link: int) -> None:
+        self.closed.append(link)
 
     def send(self, link: int, packet: bytes) -> bool:
         body = body_of(packet)
@@ -308,3 +313,27 @@ def test_a_child_whose_claim_ends_keeps_nothing_of_what_it_handed_back() -> None
     child.receive(10 * timers.SECOND, child.ack(child.join(), reason=Reason.REASON_NOT_AUTHORIZED))
     assert Refused("a", Reason.REASON_NOT_AUTHORIZED, "", True) in child.events()
     assert not child.core.held
+
+
+def test_no_join_stays_queued_for_a_parent_that_is_not_asked_any_more() -> None:
+    """A renewal that waited on a link to it would come behind a claim that was made later, and seem to hold
+    what the node has handed back meanwhile."""
+    successor, other = ("10.0.0.5", 7700), ("10.0.0.6", 7700)
+    child = Child()
+    child.core.other_links = {successor: 20, other: 21}
+    child.complete_join(lease_ms=100_000)
+    holder = pb.Cut(subtree="a", node="successor", address=address_of(successor), epoch=10)
+    named = pb.JoinAck(subtree="a", reason=Reason.REASON_HANDOVER, holder=holder)
+    child.receive(10, named, LINK, PARENT)
+    child.core.cast.clear()
+    child.run(10, 20 * timers.SECOND)
+    assert child.core.closed == []
+    child.receive(20 * timers.SECOND, invitation(child, other))
+    assert child.core.closed == [20]
+    assert child.core.serves("a")
+
+
+def invitation(child: Child, parent: Address) -> pb.JoinAck:
+    ack = child.ack(child.join())
+    ack.address.CopyFrom(address_of(parent))
+    return ack

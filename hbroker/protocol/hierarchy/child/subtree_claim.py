@@ -279,7 +279,9 @@ class SubtreeClaim:
         self._retry_after(now, timers.retry_after(self._attempt, self._random, timers.SEARCH_MOST))
 
     def _ask_parent(self, now: int, parent: Address) -> None:
-        self.link = self._core.connect(parent, self._join_requests.token)
+        before, self.link = self.link, self._core.connect(parent, self._join_requests.token)
+        if before not in (None, self._former, self.link):
+            self._context.close_link(before)  # A JOIN that still waits on it would arrive too late.
         self._core.send(self.link, self._join_requests.make(now))
         self._retry_after(now, GRANT_WAIT)
 
