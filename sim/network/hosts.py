@@ -229,6 +229,8 @@ class NodeHost(Host):
         queue_messages: int = 0,
     ) -> None:
         key = world.random.randbytes(16)
+        if world.security is not None:
+            key = world.security.token_key(settings.name)
         super().__init__(
             world,
             settings.listen,

@@ -7,6 +7,7 @@ are taken.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import weakref
@@ -39,6 +40,10 @@ class SimulatedSecurity:
         identity = _identity(node) if node else None
         proof = None if identity is None else (identity.chain, identity.key)
         return Credentials([_authority().certificate], proof, self._file)
+
+    def token_key(self, node: str) -> bytes:
+        """The key of a node's address tokens and resets: the same in all its runs (§4.2)."""
+        return hashlib.sha256(node.encode()).digest()[:16]
 
     def open(self, datagram: bytes) -> Opened | None:
         """What a host sealed in a datagram; None: it belongs to a handshake, or was changed."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hbroker._native import Endpoint
+from hbroker._native import Endpoint, Engine
 from hbroker.addresses import Address
-from hbroker.config import NodeSettings
+from hbroker.config import NodeSettings, SecuritySettings
+from hbroker.identity.authority import Authority
 from hbroker.runtime.node import process
 
 
@@ -85,3 +88,23 @@ def test_sighup_reloads_the_settings_and_does_not_end_a_node(caplog: pytest.LogC
         logger.removeHandler(handler)
     assert code == 0
     assert logged == [("not_reloaded", "WARNING"), ("not_reloaded", "ERROR"), ("reloaded", "INFO")]
+
+
+def test_the_next_run_of_a_node_has_its_key_for_tokens_and_resets(tmp_path: Path) -> None:
+    """Peers believe the reset that says that their keys are gone, and do not wait until a node is silent."""
+    authority = Authority.create("house", time.time())
+    authority.save(tmp_path)
+    for name in ("kitchen", "attic"):
+        authority.issue(name, [""], time.time()).save(tmp_path)
+    security = SecuritySettings(str(tmp_path / "authority.crt"), str(tmp_path))
+
+    def tokens(settings: NodeSettings) -> list[bytes]:
+        runs = (Engine(process.core_config(settings, run)) for run in (1, 2))
+        return [run.token_for(("127.0.0.1", 1)) for run in runs]
+
+    kitchen = NodeSettings("kitchen", "", ("127.0.0.1", 0), security=security)
+    first, second = tokens(kitchen)
+    assert first == second
+    assert first not in tokens(replace(kitchen, name="attic"))
+    first, second = tokens(NodeSettings("kitchen", "", ("127.0.0.1", 0)))
+    assert first != second, "without keys of its own it draws one for each run"

@@ -73,6 +73,8 @@ class Deliveries:
         """By session, when it was last seen stalled or offline."""
         self._damaged: dict[str, int] = {}
         """By topic, when its owner last reported that its store is damaged."""
+        self._unnoted: dict[str, int] = {}
+        """By topic, when an owner died whose disk had been full: it may not have noted what it discarded."""
         self._flipped: dict[Address, list[str]] = {}
         """By node, the topics that it owned when a bit of its store was flipped."""
         self._losses = Losses()
@@ -231,6 +233,8 @@ class Deliveries:
         self.expiries.lose_node(owner.address, self._now())
         self._absences.lose_node(owner.address, self._now())
         topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
+        if owner.files.has_failed:
+            self._unnoted |= dict.fromkeys(topics, self._now())
         if owner.files.is_flipped:
             self._flipped.setdefault(owner.address, []).extend(topics)
         if owner.keeps_what_waits:
@@ -346,6 +350,8 @@ class Deliveries:
             if self._ownership.current_owner(topic) is not owner:
                 continue
             session = application.host.session
+            if _has_old_options(owner, session, interest):
+                continue
             if (session, interest.key) in held:
                 is_over = self._absences.is_over(session, topic, self._now())
                 if not is_over and not _is_expiry_unknown(owner, application):
@@ -566,6 +572,11 @@ class Deliveries:
         is_sent_again = sent.is_open_at(broken_at) or any(sent.is_open_at(moved_at) for moved_at in moves)
         return is_sent_again and self._losses.has_overflowed(session, sent.at)
 
+    def _was_discarded(self, session: int, sent: Sent) -> bool:
+        """Whether a session's queue may have discarded a message, and its node's next run has it, because the
+        disk was full."""
+        return sent.at <= self._unnoted.get(sent.topic, 0) and self._losses.has_overflowed(session, sent.at)
+
     def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
         key = sent.id[0], sent.topic
         last = application.last.get(key)
@@ -578,6 +589,8 @@ class Deliveries:
             return  # It was in flight from the former owner.
         if self._was_given_up(application.host.session, sent):
             return  # The session had no room for it when it came first.
+        if self._was_discarded(application.host.session, sent):
+            return  # Nor did it have any then; its node could not note that, and has been restarted.
         if sent.at <= self._damaged.get(sent.topic, 0):
             return  # What was stored of it is damaged, and its publisher sends it again.
         if self._ownership.was_forgotten(sent.topic, sent.at):
@@ -608,6 +621,13 @@ def _is_expiry_unknown(node: NodeHost, application: Application) -> bool:
         return False
     is_handed_over = application.has_ended and known.expiry_s * SECOND < application.expiry
     return known.is_unconfirmed or is_handed_over
+
+
+def _has_old_options(owner: NodeHost, session: int, interest: Interest) -> bool:
+    """Whether an owner has a subscription with an earlier QoS, because its disk failed when the client asked
+    again, and it has been restarted since (docs/guarantees.md)."""
+    known = owner.control.subscription_store.get(session, interest.key)
+    return known is not None and known.qos != interest.qos and owner.files.has_failed
 
 
 def subscriptions_at(owner: NodeHost) -> set[tuple[int, Key]]:
