@@ -18,6 +18,8 @@ pub struct Config {
     pub token_keys: TokenKeys,
     /// With which its datagrams are sealed; `None`: security is off.
     pub credentials: Option<Credentials>,
+    /// A client has to show a token, and may do what its token allows.
+    pub requires_tokens: bool,
     /// For hash keys; secret.
     pub seed: u64,
     /// The most links that others opened, and sessions without a link: in total, and of one host.

@@ -37,6 +37,7 @@ mod prefix;
 mod publisher_id;
 #[cfg(feature = "python")]
 mod python;
+mod rights;
 mod schema;
 mod shares;
 mod shrink;

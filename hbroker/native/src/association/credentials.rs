@@ -37,6 +37,8 @@ pub struct Credentials {
     tickets: Tickets,
     /// Where the secrets of associations are noted; `None`: nowhere.
     pub key_log: Option<KeyLog>,
+    /// With which a client shows nodes what it may do; empty: it has none.
+    pub token: Arc<[u8]>,
     server: Option<Arc<ServerConfig>>,
 }
 
@@ -88,7 +90,7 @@ impl Credentials {
         verifier: Arc<WebPkiServerVerifier>,
         server: Option<Arc<ServerConfig>>,
     ) -> Self {
-        Self { client, verifier, tickets: Tickets::default(), key_log: None, server }
+        Self { client, verifier, tickets: Tickets::default(), key_log: None, token: Arc::default(), server }
     }
 
     /// Whether this end would take a peer with this certificate, as DER, for a node now.

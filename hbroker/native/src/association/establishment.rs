@@ -12,8 +12,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::Micros;
+use crate::association::admission::{Admission, Request};
 use crate::association::packet::{self, AssociationId, Segment};
-use crate::association::table::{Association, Keys, State};
+use crate::association::table::{Association, Destination, Keys, State};
 use crate::association::worker::{Associations, probe};
 
 /// How many retries an initiator takes.
@@ -59,16 +60,16 @@ impl Associations {
             self.counters.handshakes_refused += 1;
             return;
         };
-        let association = self.shared.insert(now, source, tls, &mut self.rng);
+        let association = self.shared.insert(now, Destination::node(source), tls, &mut self.rng);
         self.shared.note_greeting(source, from, &association);
         self.take_segment(now, &association, source, from, segment);
     }
 
     /// A client answers the greeting of a node with one of its own, once for each: the source may be forged.
     fn answer_greeting(&mut self, now: Micros, source: SocketAddr) {
-        let known = self.shared.of_address(&source);
+        let known = self.shared.of_destination(&Destination::node(source));
         let known = known.filter(|association| !association.state.lock().is_silent(now));
-        let Some(association) = known.or_else(|| self.prepare(now, source)) else {
+        let Some(association) = known.or_else(|| self.prepare(now, Destination::node(source))) else {
             return;
         };
         {
@@ -85,19 +86,19 @@ impl Associations {
         self.drive(now, &association);
     }
 
-    /// Begins an association with a node; `None`: there are too many.
-    pub(super) fn begin(&mut self, now: Micros, peer: SocketAddr) -> Option<Arc<Association>> {
+    /// Begins an association; `None`: there are too many.
+    pub(super) fn begin(&mut self, now: Micros, peer: Destination) -> Option<Arc<Association>> {
         let association = self.prepare(now, peer)?;
         self.drive(now, &association);
         Some(association)
     }
 
-    /// Makes an association with a node, of which nothing is sent yet; `None`: there are too many.
-    fn prepare(&mut self, now: Micros, peer: SocketAddr) -> Option<Arc<Association>> {
+    /// Makes an association of which nothing is sent yet; `None`: there are too many.
+    fn prepare(&mut self, now: Micros, peer: Destination) -> Option<Arc<Association>> {
         if self.shared.is_full() {
             return None;
         }
-        let tls = self.shared.credentials().connect(peer).ok()?;
+        let tls = self.shared.credentials().connect(peer.address).ok()?;
         let association = self.shared.insert(now, peer, tls, &mut self.rng);
         self.shared.route(peer, &association);
         Some(association)
@@ -164,7 +165,7 @@ impl Associations {
     fn advance(&mut self, now: Micros, association: &Arc<Association>) -> Option<Arc<Association>> {
         let state = &mut *association.state.lock();
         let handshake = state.handshake.as_mut()?;
-        let (local, remote) = (association.local, state.remote);
+        let (local, remote, is_acceptor) = (association.local, state.remote, handshake.is_acceptor());
         // Before the keys are used, so that the peer has them when it gets the first sealed datagram.
         let segments = handshake.poll_segments(now);
         let datagrams =
@@ -185,12 +186,26 @@ impl Associations {
                 return None;
             }
             self.counters.handshakes += 1;
-            replaced = self.shared.route(state.peer, association);
-            self.send_held(state);
+            if is_acceptor && state.certificate.is_none() && self.shared.requires_tokens {
+                state.admission = Admission::NotAsked;
+            } else {
+                replaced = self.shared.route(state.destination(), association);
+                self.send_held(state);
+            }
         }
         let Some(handshake) = &mut state.handshake else {
             return replaced;
         };
+        if matches!(state.admission, Admission::NotAsked)
+            && let Some(token) = handshake.peer_token()
+        {
+            state.admission = Admission::Asked;
+            self.requests.push_back(Request {
+                association: local,
+                source: state.peer,
+                token: token.to_vec(),
+            });
+        }
         state.peer_proof = handshake.peer_proof();
         let has_failed = state.keys.is_none() || !state.is_confirmed && !handshake.is_acked();
         if handshake.has_timed_out(now) && has_failed {

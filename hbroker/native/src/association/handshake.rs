@@ -9,7 +9,8 @@
 //!     Greeting   ClientHello ->                       not known yet
 //!                            <- ServerHello to Finished
 //!     Proved     Finished ->             Proved       both have the secrets
-//!                            <- ticket, proof of a reset: sealed
+//!                proof of a reset, token ->
+//!                            <- ticket, proof of a reset
 //!     over                               over         all is acknowledged: the TLS connection is dropped
 //! ```
 
@@ -33,6 +34,10 @@ pub const HANDSHAKE_TIMEOUT: Micros = 8_000_000;
 const MOST_BYTES: usize = 1_100;
 /// The bytes that a peer may send in a handshake: some certificates.
 const MOST_RECEIVED: u32 = 32 * 1_024;
+/// The most that a peer may write after the handshake.
+const MOST_WRITTEN: usize = PROOF + 2 + MOST_TOKEN;
+/// The longest token of a client.
+pub const MOST_TOKEN: usize = 4_096;
 /// How often the first flight is sent to a peer that has not answered, for each time that there is something to seal
 /// for it.
 const FIRST_FLIGHTS: u8 = 2;
@@ -53,9 +58,10 @@ pub struct Handshake {
     retry_at: Micros,
     retry_after: Micros,
     ends_at: Micros,
-    /// The proof of this end's resets, for the peer; `None`: it was written.
-    proof: Option<[u8; PROOF]>,
-    /// What the peer wrote after the handshake: its proof.
+    /// What this end writes after the handshake: the proof of its resets; an initiator's token. `None`: it was
+    /// written.
+    last_words: Option<Vec<u8>>,
+    /// What the peer wrote after the handshake.
     written: Vec<u8>,
 }
 
@@ -67,8 +73,13 @@ pub struct Secrets {
 }
 
 impl Handshake {
-    /// `proof`: what this end's resets will hold.
-    pub fn new(now: Micros, tls: Connection, proof: [u8; PROOF]) -> Self {
+    /// `proof`: what this end's resets will hold. `token`: of an initiator; empty: it has none.
+    pub fn new(now: Micros, tls: Connection, proof: [u8; PROOF], token: &[u8]) -> Self {
+        let mut last_words = proof.to_vec();
+        if matches!(tls, Connection::Client(_)) {
+            last_words.extend_from_slice(&(token.len() as u16).to_be_bytes());
+            last_words.extend_from_slice(token);
+        }
         let mut handshake = Self {
             tls,
             unacked: Vec::new(),
@@ -79,7 +90,7 @@ impl Handshake {
             retry_at: Micros::MAX,
             retry_after: FIRST_RETRY,
             ends_at: now + HANDSHAKE_TIMEOUT,
-            proof: Some(proof),
+            last_words: Some(last_words),
             written: Vec::new(),
         };
         handshake.write();
@@ -107,7 +118,8 @@ impl Handshake {
                 return Err(rustls::Error::General("the buffer of TLS is full".to_owned()));
             }
             let state = self.tls.process_new_packets()?;
-            let mut plain = vec![0; state.plaintext_bytes_to_read().min(2 * PROOF)];
+            let room = MOST_WRITTEN.saturating_sub(self.written.len());
+            let mut plain = vec![0; state.plaintext_bytes_to_read().min(room)];
             _ = self.tls.reader().read(&mut plain);
             self.written.extend_from_slice(&plain);
         }
@@ -192,10 +204,17 @@ impl Handshake {
         now >= self.ends_at
     }
 
-    /// Whether nothing of it is needed any more: the secrets are made, the peer has all, and this end has the
-    /// peer's proof, which is the last thing that a peer sends.
+    /// Whether nothing of it is needed any more: the secrets are made, the peer has all, and this end has what the
+    /// peer sends last.
     pub fn is_over(&self) -> bool {
-        self.is_proved() && self.proof.is_none() && self.unacked.is_empty() && self.peer_proof().is_some()
+        let has_all =
+            if self.is_acceptor() { self.peer_token().is_some() } else { self.peer_proof().is_some() };
+        self.is_proved() && self.last_words.is_none() && self.unacked.is_empty() && has_all
+    }
+
+    /// Whether the peer began it.
+    pub fn is_acceptor(&self) -> bool {
+        matches!(self.tls, Connection::Server(_))
     }
 
     /// Whether the peer has all that this end has sent.
@@ -206,6 +225,12 @@ impl Handshake {
     /// What the resets of the peer hold, once it has said so.
     pub fn peer_proof(&self) -> Option<[u8; PROOF]> {
         self.written.first_chunk().copied()
+    }
+
+    /// The initiator's token, once it has said it; empty: it has none.
+    pub fn peer_token(&self) -> Option<&[u8]> {
+        let (length, rest) = self.written.get(PROOF..)?.split_first_chunk()?;
+        rest.get(..usize::from(u16::from_be_bytes(*length)))
     }
 
     /// The certificate with which the peer proved itself.
@@ -227,9 +252,9 @@ impl Handshake {
     /// Takes what TLS has to send.
     fn write(&mut self) {
         if self.is_proved()
-            && let Some(proof) = self.proof.take()
+            && let Some(last_words) = self.last_words.take()
         {
-            _ = self.tls.writer().write_all(&proof);
+            _ = self.tls.writer().write_all(&last_words);
         }
         let before = self.unacked.len();
         while self.tls.wants_write() {

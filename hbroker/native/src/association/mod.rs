@@ -10,6 +10,7 @@
 //!       |           `-- credentials     certificates; the configurations of TLS
 //!       |                 |-- tickets         with which a client goes on with a node that it knows
 //!       |                 `-- key_log         the secrets, for who may read what is sealed
+//!       |-- admission       what a client may do, before its datagrams are handled
 //!       |-- table           all associations of one address, for all its workers
 //!       |-- keys            a sender's and a receiver's keys, numbers, replays
 //!       `-- packet          the datagrams
@@ -17,10 +18,11 @@
 //!
 //! Sans-IO, as everything below `endpoint`: datagrams and time come in; datagrams and a deadline come out.
 
+pub mod admission;
 pub mod counters;
 pub mod credentials;
 mod establishment;
-mod handshake;
+pub mod handshake;
 pub mod key_log;
 mod keys;
 pub mod packet;

@@ -17,6 +17,7 @@ use rustls::Connection;
 use siphasher::sip128::SipHasher24;
 
 use crate::Micros;
+use crate::association::admission::{Admission, Admitted};
 use crate::association::credentials::Credentials;
 use crate::association::handshake::{Handshake, Secrets};
 use crate::association::keys::{Opener, Sealer};
@@ -49,17 +50,36 @@ pub struct Shared {
     /// Answers to unproved addresses that a worker gives in a second.
     pub(super) strangers: u32,
     most: usize,
+    /// Whether a client has to show a token.
+    pub(super) requires_tokens: bool,
+    pub(super) admitted: Admitted,
     by_id: RwLock<HashMap<AssociationId, Arc<Association>, ById>>,
-    /// Through which association to send to an address.
-    by_address: RwLock<HashMap<SocketAddr, Arc<Association>, KeyedHash>>,
+    /// Through which association to send.
+    by_destination: RwLock<HashMap<Destination, Arc<Association>, KeyedHash>>,
     /// Acceptors whose handshake is under way, by the address and the id of the initiator.
     greeted: Mutex<HashMap<(SocketAddr, AssociationId), Arc<Association>, KeyedHash>>,
+}
+
+/// Where datagrams go: an address, and the rights of who is meant there. Somebody on the path, with a token of his own,
+/// may make an association for an address that is another client's. What is for that client does not go through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Destination {
+    pub address: SocketAddr,
+    /// The key of the rights ([`crate::rights::Rights`]); 0: a node, or any client where no tokens are required.
+    pub rights: u64,
+}
+
+impl Destination {
+    /// Of a node.
+    pub fn node(address: SocketAddr) -> Self {
+        Self { address, rights: 0 }
+    }
 }
 
 /// One association.
 pub struct Association {
     pub(super) local: AssociationId,
-    /// Changes when datagrams to an address no longer go through this association.
+    /// Changes when datagrams to a destination no longer go through this association.
     routes: AtomicU32,
     pub(super) state: Mutex<State>,
 }
@@ -86,6 +106,11 @@ pub(super) struct State {
     /// What a reset of the peer holds.
     pub peer_proof: Option<[u8; PROOF]>,
     pub certificate: Option<Vec<u8>>,
+    pub admission: Admission,
+    /// The workers that have opened datagrams of the peer, and keep them until its rights are known.
+    pub keepers: Vec<usize>,
+    /// Those of the peer, in what is sent through this association: see [`Destination`].
+    pub rights: u64,
     pub heard_at: Micros,
     pub sent_at: Micros,
     /// The first probe since the peer was heard, or before it the first datagram; `Micros::MAX`: there was none.
@@ -119,8 +144,9 @@ impl Shared {
     /// The associations of an engine's address; `None`: security is off.
     pub fn of(config: &Config) -> Option<Arc<Self>> {
         let credentials = config.credentials.clone()?;
-        let Config { token_keys, stranger_rate, max_links, seed, .. } = config;
-        Some(Arc::new(Self::new(credentials, token_keys.clone(), *stranger_rate, *max_links, *seed)))
+        let Config { token_keys, stranger_rate, max_links, seed, requires_tokens, .. } = config;
+        let shared = Self::new(credentials, token_keys.clone(), *stranger_rate, *max_links, *seed);
+        Some(Arc::new(Self { requires_tokens: *requires_tokens, ..shared }))
     }
 
     /// `strangers`: answers to unproved addresses that a worker gives in a second. `most`: the most
@@ -143,18 +169,24 @@ impl Shared {
             seed,
             strangers,
             most,
+            requires_tokens: false,
+            admitted: Admitted::default(),
             by_id: RwLock::new(HashMap::with_hasher(ById)),
-            by_address: RwLock::new(HashMap::with_hasher(hasher)),
+            by_destination: RwLock::new(HashMap::with_hasher(hasher)),
             greeted: Mutex::new(HashMap::with_hasher(hasher)),
         }
     }
 
-    /// From now on handshakes use these. Peers whose certificates are not believed any more are forgotten.
+    /// From now on handshakes use these. Peers whose certificates are not believed any more are forgotten. If the
+    /// token of this end is another one, what it sends next begins other associations.
     pub fn set_credentials(&self, credentials: Credentials) {
-        *self.credentials.write() = credentials.clone();
+        let before = std::mem::replace(&mut *self.credentials.write(), credentials.clone());
         self.generation.fetch_add(1, Ordering::Release);
         for association in self.all() {
             let state = &*association.state.lock();
+            if before.token != credentials.token {
+                self.end_routes(&association, state);
+            }
             if state.certificate.as_ref().is_some_and(|certificate| !credentials.believes(certificate)) {
                 self.remove(&association, state);
             }
@@ -174,12 +206,12 @@ impl Shared {
 
     /// The certificate with which the peer at an address proved itself, as DER; `None`: it has not.
     pub fn certificate(&self, address: SocketAddr) -> Option<Vec<u8>> {
-        self.of_address(&address)?.state.lock().certificate.clone()
+        self.of_destination(&Destination::node(address))?.state.lock().certificate.clone()
     }
 
     #[cfg(test)]
     pub fn knows(&self, address: SocketAddr) -> bool {
-        self.by_address.read().contains_key(&address)
+        self.by_destination.read().contains_key(&Destination::node(address))
     }
 
     pub fn len(&self) -> usize {
@@ -198,9 +230,9 @@ impl Shared {
         self.by_id.read().get(&id).cloned()
     }
 
-    /// The association through which to send to an address.
-    pub(super) fn of_address(&self, address: &SocketAddr) -> Option<Arc<Association>> {
-        self.by_address.read().get(address).cloned()
+    /// The association through which to send.
+    pub(super) fn of_destination(&self, destination: &Destination) -> Option<Arc<Association>> {
+        self.by_destination.read().get(destination).cloned()
     }
 
     /// An acceptor whose handshake is under way.
@@ -222,7 +254,7 @@ impl Shared {
     pub(super) fn insert(
         &self,
         now: Micros,
-        peer: SocketAddr,
+        peer: Destination,
         tls: Connection,
         rng: &mut SmallRng,
     ) -> Arc<Association> {
@@ -233,7 +265,7 @@ impl Shared {
                 break id;
             }
         };
-        let handshake = Handshake::new(now, tls, self.proof(local));
+        let handshake = Handshake::new(now, tls, self.proof(local), &self.credentials().token);
         let generation = self.generation.load(Ordering::Acquire);
         let state = Mutex::new(State::new(now, peer, handshake, generation));
         let association = Arc::new(Association { local, routes: AtomicU32::new(0), state });
@@ -256,13 +288,13 @@ impl Shared {
         self.greeted.lock().remove(&(initiator, from));
     }
 
-    /// From now on what is sent to an address goes through this association. Returns the one before.
+    /// From now on what is sent to a destination goes through this association. Returns the one before.
     pub(super) fn route(
         &self,
-        address: SocketAddr,
+        destination: Destination,
         association: &Arc<Association>,
     ) -> Option<Arc<Association>> {
-        let before = self.by_address.write().insert(address, Arc::clone(association))?;
+        let before = self.by_destination.write().insert(destination, Arc::clone(association))?;
         (before.local != association.local).then(|| {
             before.end_routes();
             before
@@ -271,11 +303,12 @@ impl Shared {
 
     /// A datagram of the peer came from another address. Somebody on the path may have sent it on from there.
     pub(super) fn move_to(&self, association: &Arc<Association>, state: &mut State, address: SocketAddr) {
-        self.route(address, association);
+        self.route(Destination { address, rights: state.rights }, association);
         state.former.retain(|former| *former != address);
         state.former.push(state.peer);
         if state.former.len() > MOST_FORMER {
-            self.end_route(association, state.former.remove(0));
+            let (address, rights) = (state.former.remove(0), state.rights);
+            self.end_route(association, Destination { address, rights });
         }
         state.peer = address;
     }
@@ -284,13 +317,20 @@ impl Shared {
     pub(super) fn remove(&self, association: &Association, state: &State) {
         self.by_id.write().remove(&association.local);
         self.forget_greeting(state.peer, state.remote);
-        state.former.iter().chain([&state.peer]).for_each(|address| self.end_route(association, *address));
+        self.end_routes(association, state);
     }
 
-    fn end_route(&self, association: &Association, address: SocketAddr) {
-        let mut by_address = self.by_address.write();
-        if by_address.get(&address).is_some_and(|other| other.local == association.local) {
-            by_address.remove(&address);
+    /// What is sent from now on does not go through this association.
+    pub(super) fn end_routes(&self, association: &Association, state: &State) {
+        for address in state.former.iter().chain([&state.peer]) {
+            self.end_route(association, Destination { address: *address, rights: state.rights });
+        }
+    }
+
+    fn end_route(&self, association: &Association, destination: Destination) {
+        let mut by_destination = self.by_destination.write();
+        if by_destination.get(&destination).is_some_and(|other| other.local == association.local) {
+            by_destination.remove(&destination);
         }
         association.end_routes();
     }
@@ -303,9 +343,12 @@ impl Association {
 }
 
 impl State {
-    fn new(now: Micros, peer: SocketAddr, handshake: Handshake, generation: u32) -> Self {
+    fn new(now: Micros, peer: Destination, handshake: Handshake, generation: u32) -> Self {
         Self {
-            peer,
+            peer: peer.address,
+            rights: peer.rights,
+            admission: Admission::Open,
+            keepers: Vec::new(),
             former: Vec::new(),
             remote: 0,
             handshake: Some(Box::new(handshake)),
@@ -326,6 +369,11 @@ impl State {
             is_resting: false,
             generation,
         }
+    }
+
+    /// Whom datagrams reach through it.
+    pub fn destination(&self) -> Destination {
+        Destination { address: self.peer, rights: self.rights }
     }
 
     /// Seals the datagram in `buffer` from `start` on. False: there are no keys yet, or the peer is silent.
@@ -389,7 +437,7 @@ impl State {
 pub(super) struct RecentRoutes(Vec<Option<Route>>);
 
 struct Route {
-    address: SocketAddr,
+    destination: Destination,
     association: Arc<Association>,
     /// Of the association, when the route was found.
     routes: u32,
@@ -403,24 +451,25 @@ impl RecentRoutes {
     }
 
     /// `None`: the table has to be asked.
-    pub fn get(&self, address: &SocketAddr) -> Option<&Association> {
-        let route = self.0[Self::slot(address)].as_ref()?;
-        let is_valid =
-            route.address == *address && route.routes == route.association.routes.load(Ordering::Relaxed);
+    pub fn get(&self, destination: &Destination) -> Option<&Association> {
+        let route = self.0[Self::slot(destination)].as_ref()?;
+        let is_valid = route.destination == *destination
+            && route.routes == route.association.routes.load(Ordering::Relaxed);
         is_valid.then_some(&*route.association)
     }
 
     /// Asks the table.
-    pub fn look_up(&mut self, shared: &Shared, address: &SocketAddr) -> Option<Arc<Association>> {
-        let by_address = shared.by_address.read();
-        let association = by_address.get(address)?;
+    pub fn look_up(&mut self, shared: &Shared, destination: &Destination) -> Option<Arc<Association>> {
+        let by_destination = shared.by_destination.read();
+        let association = by_destination.get(destination)?;
         let routes = association.routes.load(Ordering::Relaxed);
-        let route = Route { address: *address, association: Arc::clone(association), routes };
-        self.0[Self::slot(address)] = Some(route);
+        let route = Route { destination: *destination, association: Arc::clone(association), routes };
+        self.0[Self::slot(destination)] = Some(route);
         Some(Arc::clone(association))
     }
 
-    fn slot(address: &SocketAddr) -> usize {
+    fn slot(destination: &Destination) -> usize {
+        let address = &destination.address;
         let host = match address {
             SocketAddr::V4(address) => address.ip().to_bits() as usize,
             SocketAddr::V6(address) => address.ip().to_bits() as usize,

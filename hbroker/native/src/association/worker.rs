@@ -8,11 +8,13 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::Micros;
+use crate::association::admission::{Request, Waiting};
 use crate::association::counters::Counters;
 use crate::association::keys::Refused;
 use crate::association::packet::{self, AssociationId, PROOF, Packet, RESET_BYTES, SealedHeader};
-use crate::association::table::{Association, RecentRoutes, Shared, State};
+use crate::association::table::{Association, Destination, RecentRoutes, Shared, State};
 use crate::engine::transport::token_bucket::RateLimit;
+use crate::rights::Rights;
 
 /// The datagrams that wait for the keys of one association, in bytes.
 const MOST_HELD: usize = 64 * 1_024;
@@ -28,12 +30,18 @@ const SWEEP: Micros = 30_000_000;
 /// The associations of an address, for one of its workers.
 pub struct Associations {
     pub(super) shared: Arc<Shared>,
+    pub(super) worker: usize,
     pub(super) rng: SmallRng,
     recent: RecentRoutes,
     pub(super) timers: BTreeSet<(Micros, AssociationId)>,
     pub(super) outgoing: VecDeque<(SocketAddr, Vec<u8>)>,
     pub(super) strangers: RateLimit,
     pub(super) handshakes: RateLimit,
+    /// Clients of whom somebody has to say what they may do.
+    pub(super) requests: VecDeque<Request>,
+    pub(super) waiting: Waiting,
+    /// Of the sender of the datagram that was opened last; `None`: a node, or any client where no tokens are required.
+    pub(super) rights: Option<Arc<Rights>>,
     /// When to look for associations to forget; worker 0 alone does.
     sweep_at: Micros,
     pub(super) counters: Counters,
@@ -46,6 +54,10 @@ impl Associations {
         Self {
             rng: SmallRng::seed_from_u64(shared.seed ^ (worker as u64 + 1)),
             shared,
+            worker,
+            requests: VecDeque::new(),
+            waiting: Waiting::default(),
+            rights: None,
             recent: RecentRoutes::new(),
             timers: BTreeSet::new(),
             outgoing: VecDeque::new(),
@@ -58,8 +70,8 @@ impl Associations {
 
     // In
 
-    /// Opens a datagram where it lies. Returns what was sealed; `None`: the datagram was for the associations
-    /// themselves, or was dropped. `now`: microseconds since the Unix epoch, because tokens have a time.
+    /// Opens a datagram where it lies. Returns what was sealed ([`Self::rights`]: who sent it); `None`: the datagram
+    /// was for the associations themselves, is kept until somebody has said what its sender may do, or was dropped. `now`: microseconds since the Unix epoch, because tokens have a time.
     pub fn handle_datagram<'a>(
         &mut self,
         now: Micros,
@@ -89,10 +101,12 @@ impl Associations {
             && due <= now
         {
             self.timers.pop_first();
+            self.waiting.forget_late(now, id);
             if let Some(association) = self.shared.of_id(id) {
                 self.drive(now, &association);
             }
         }
+        self.take_admitted();
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP;
             self.sweep(now);
@@ -106,7 +120,7 @@ impl Associations {
     pub fn seal(
         &mut self,
         now: Micros,
-        destination: &SocketAddr,
+        destination: &Destination,
         buffer: &mut Vec<u8>,
         start: usize,
     ) -> bool {
@@ -152,12 +166,20 @@ impl Associations {
 
     /// When `handle_timeout` is due.
     pub fn poll_timeout(&self) -> Micros {
+        if self.shared.admitted.has_some_for(self.worker) {
+            return 0;
+        }
         self.timers.first().map_or(Micros::MAX, |(due, _)| *due).min(self.sweep_at)
     }
 
     /// As [`Shared::certificate`].
     pub fn certificate(&self, peer: SocketAddr) -> Option<Vec<u8>> {
         self.shared.certificate(peer)
+    }
+
+    /// As [`Shared::set_rights`].
+    pub fn set_rights(&self, association: AssociationId, rights: Arc<Rights>) -> bool {
+        self.shared.set_rights(association, rights)
     }
 
     pub fn counters(&self) -> Counters {
@@ -184,14 +206,14 @@ impl Associations {
             }
             return None;
         };
-        let is_replaced = {
+        let (is_replaced, is_admitted) = {
             let state = &mut *association.state.lock();
             // The initiator's last flight may still be on its way. The link sends this datagram again.
             let keys = state.keys.as_mut()?;
             match keys.opener.open(header, datagram) {
                 Ok((_, is_newest)) => {
                     state.heard(now);
-                    if is_newest && source != state.peer {
+                    if is_newest && source != state.peer && state.admission.is_decided() {
                         self.shared.move_to(&association, state, source);
                     }
                 }
@@ -204,7 +226,7 @@ impl Associations {
                     return None;
                 }
             }
-            std::mem::take(&mut state.is_replaced)
+            (std::mem::take(&mut state.is_replaced), state.admission.give(&mut self.rights))
         };
         if is_replaced {
             self.reinstate(&association);
@@ -215,14 +237,18 @@ impl Associations {
             self.outgoing.push_back((state.peer, sealed(now, state, &[])));
             return None;
         }
+        if !is_admitted {
+            self.keep_opened(now, &association, source, opened);
+            return None;
+        }
         (!opened.is_empty()).then_some(opened)
     }
 
     /// A peer that was silent is heard again. What is for it goes through its association, unless another one has
     /// keys.
     fn reinstate(&mut self, association: &Arc<Association>) {
-        let peer = association.state.lock().peer;
-        let other = self.shared.of_address(&peer).filter(|other| other.local != association.local);
+        let peer = association.state.lock().destination();
+        let other = self.shared.of_destination(&peer).filter(|other| other.local != association.local);
         if other.as_ref().is_some_and(|other| other.state.lock().keys.is_some()) {
             return;
         }
@@ -234,7 +260,7 @@ impl Associations {
 
     /// Forgets an association whose peer has lost it. What is sent next begins another.
     fn reset(&mut self, source: SocketAddr, proof: [u8; PROOF]) {
-        let Some(association) = self.shared.of_address(&source) else {
+        let Some(association) = self.shared.of_destination(&Destination::node(source)) else {
             return;
         };
         let state = &*association.state.lock();

@@ -176,7 +176,7 @@ impl ClientPool {
         if let Some(request) = PacketView::from_raw(packet).ok().and_then(|view| wire::request_of(&view)) {
             self.requests.note(now, request, id, address);
         }
-        self.on_pool_client(id, |engine| engine.send_to(address, packet, token, pad_to));
+        self.on_pool_client(id, |engine| engine.send_to((address, 0), packet, token, pad_to));
     }
 
     /// The next events, each with its client.

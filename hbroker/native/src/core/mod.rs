@@ -26,6 +26,8 @@ use parking_lot::Mutex;
 use self::stored::NodeStore;
 use crate::Micros;
 use crate::association;
+use crate::association::admission;
+use crate::association::packet::AssociationId;
 use crate::bench::io::client::LoadEndpoint;
 use crate::client_pool::core::ClientPoolCore;
 use crate::config::Config;
@@ -44,6 +46,7 @@ use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Shared};
 use crate::link_id::{LinkId, PoolClientId, SessionKey};
 use crate::load::{Report, Taker, latency};
+use crate::rights::Rights;
 use crate::sink::DatagramSink;
 use crate::tables::retained::{Offer, Wanted, ranges};
 use crate::tables::subscriber::Subscriber;
@@ -129,6 +132,17 @@ impl Core {
         }
     }
 
+    /// From now on the client at the other end of an association may do this ([`Event::RightsRequested`]). False:
+    /// there is no such association.
+    pub fn set_rights(&self, association: AssociationId, rights: Rights) -> bool {
+        let rights = Arc::new(rights);
+        match &self.driver {
+            Driver::Virtual(sealed) => sealed.lock().0.set_rights(association, rights),
+            Driver::Threads(endpoint) => endpoint.set_rights(association, rights),
+            Driver::PoolClient(..) | Driver::Load(_) => false,
+        }
+    }
+
     /// Calls the engine of a core in virtual time at a time. The time never goes back.
     pub fn at<R>(
         &self,
@@ -160,18 +174,20 @@ impl Core {
 
     /// The link of a session that another node handed over (§5.4). It is opened if there is none; `None`:
     /// there are too many.
-    pub fn adopt(&self, session: u64, address: SocketAddr) -> Option<LinkId> {
+    /// `rights`: the key of its client's rights.
+    pub fn adopt(&self, session: u64, address: SocketAddr, rights: u64) -> Option<LinkId> {
         let worker = self.shared.home_workers.place_for(session);
-        self.on(worker, |engine, now| engine.adopt(now, session, address))
+        self.on(worker, |engine, now| engine.adopt(now, session, address, rights))
     }
 
-    /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
-    pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
+    /// Sends one datagram outside of any session, padded to at least `pad_to` bytes. `rights`: the key of those of who
+    /// is meant; 0: a node, or a client where no tokens are required.
+    pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize, rights: u64) {
         match &self.driver {
             Driver::PoolClient(client_pool, id) => {
                 client_pool.with(|pool, now| pool.send_to(now, *id, address, packet, token, pad_to));
             }
-            _ => self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to)),
+            _ => self.on(0, |engine, _| engine.send_to((address, rights), packet, token, pad_to)),
         }
     }
 
@@ -402,6 +418,14 @@ impl Machine for Engine {
 
     fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
         self.handle_datagram(now, source, datagram);
+    }
+
+    fn note_rights(&mut self, rights: Option<&Arc<Rights>>) {
+        self.note_rights(rights);
+    }
+
+    fn ask_for_rights(&mut self, request: &admission::Request) -> bool {
+        self.ask_for_rights(request)
     }
 
     fn handle_timeout(&mut self, now: Micros) {

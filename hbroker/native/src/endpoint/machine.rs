@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::Micros;
+use crate::association::admission::Request;
+use crate::rights::Rights;
 use crate::sink::DatagramSink;
 
 /// What a worker drives. Its inputs are datagrams and time, its outputs datagrams, events or messages, and a
@@ -13,6 +15,12 @@ pub trait Machine: Send + 'static {
     type Handoff: Send + 'static;
 
     fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]);
+    /// The next datagrams are of somebody with these rights; `None`: he may do everything.
+    fn note_rights(&mut self, _rights: Option<&Arc<Rights>>) {}
+    /// Somebody has to say what a client may do. False: there is no room for the question.
+    fn ask_for_rights(&mut self, _request: &Request) -> bool {
+        true
+    }
     fn handle_timeout(&mut self, now: Micros);
     fn handle_handoff(&mut self, now: Micros, handoff: Self::Handoff);
     /// A batch of input has been handled, or a caller has called the machine.

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Micros;
+use crate::association::packet::AssociationId;
 use crate::association::table::Shared;
 use crate::endpoint::clock::Clock;
 use crate::endpoint::machine::Machine;
@@ -43,6 +44,7 @@ use crate::endpoint::socket::{Options, Socket};
 use crate::endpoint::waker::OutputSignal;
 use crate::endpoint::worker::Worker;
 use crate::endpoint::worker_handle::{Guard, WorkerHandle};
+use crate::rights::Rights;
 
 /// How long `shutdown` waits for the workers. No worker blocks for long, so this is for one that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -157,6 +159,16 @@ impl<M: Machine> Endpoint<M> {
     /// The associations of the address; `None`: security is off.
     pub fn associations(&self) -> Option<&Arc<Shared>> {
         self.associations.as_ref()
+    }
+
+    /// As [`Shared::set_rights`].
+    pub fn set_rights(&self, association: AssociationId, rights: Arc<Rights>) -> bool {
+        let is_known =
+            self.associations.as_ref().is_some_and(|shared| shared.set_rights(association, rights));
+        if is_known {
+            self.worker_handles.iter().for_each(|worker_handle| worker_handle.waker.wake());
+        }
+        is_known
     }
 
     /// The counters of all sockets and of all associations, summed, by name.

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::association::counters::Counters;
-use crate::association::packet::SEALED_HEADER;
-use crate::association::table::Shared;
+use crate::association::packet::{AssociationId, SEALED_HEADER};
+use crate::association::table::{Destination, Shared};
 use crate::association::worker::Associations;
 use crate::endpoint::machine::Machine;
+use crate::rights::Rights;
 use crate::sink::DatagramSink;
 
 /// The machine of one worker, and the worker's associations.
@@ -37,8 +38,10 @@ impl<M: Machine> Sealed<M> {
             None => self.machine.handle_datagram(now, source, datagram),
             Some(associations) => {
                 if let Some(opened) = associations.handle_datagram(now, source, datagram) {
+                    self.machine.note_rights(associations.rights());
                     self.machine.handle_datagram(now, source, opened);
                 }
+                ask_for_rights(associations, &mut self.machine);
             }
         }
     }
@@ -50,6 +53,11 @@ impl<M: Machine> Sealed<M> {
         }
         if let Some(associations) = &mut self.associations {
             associations.handle_timeout(now);
+            while let Some((source, opened)) = associations.poll_admitted() {
+                self.machine.note_rights(associations.rights());
+                self.machine.handle_datagram(now, source, &opened);
+            }
+            ask_for_rights(associations, &mut self.machine);
         }
     }
 
@@ -59,7 +67,7 @@ impl<M: Machine> Sealed<M> {
             return self.machine.poll_transmit(now, sink);
         };
         send_own(associations, sink); // The peer needs the end of a handshake before it can open what follows.
-        self.machine.poll_transmit(now, &mut AssociationSink { sink, associations, now });
+        self.machine.poll_transmit(now, &mut AssociationSink { sink, associations, rights: 0, now });
         send_own(associations, sink);
     }
 
@@ -83,9 +91,23 @@ impl<M: Machine> Sealed<M> {
         self.associations.as_ref()?.certificate(peer)
     }
 
+    /// As [`Shared::set_rights`].
+    pub fn set_rights(&self, association: AssociationId, rights: Arc<Rights>) -> bool {
+        self.associations.as_ref().is_some_and(|own| own.set_rights(association, rights))
+    }
+
     /// The counters of the associations; `None`: security is off.
     pub fn counters(&self) -> Option<Counters> {
         self.associations.as_ref().map(|associations| associations.counters())
+    }
+}
+
+/// Passes on of whom somebody has to say what they may do.
+fn ask_for_rights(associations: &mut Associations, machine: &mut impl Machine) {
+    while let Some(request) = associations.poll_request() {
+        if !machine.ask_for_rights(&request) {
+            associations.refuse(&request);
+        }
     }
 }
 
@@ -104,6 +126,8 @@ fn send_own(associations: &mut Associations, sink: &mut impl DatagramSink) {
 struct AssociationSink<'a, S> {
     sink: &'a mut S,
     associations: &'a mut Associations,
+    /// Of who is meant.
+    rights: u64,
     now: Micros,
 }
 
@@ -120,9 +144,14 @@ impl<S: DatagramSink> DatagramSink for AssociationSink<'_, S> {
 
     fn commit(&mut self, destination: &SocketAddr, start: usize) {
         let begin = start - SEALED_HEADER;
+        let destination = &Destination { address: *destination, rights: self.rights };
         if self.associations.seal(self.now, destination, self.sink.buffer(), begin) {
-            self.sink.commit(destination, begin);
+            self.sink.commit(&destination.address, begin);
         }
+    }
+
+    fn set_rights(&mut self, key: u64) {
+        self.rights = key;
     }
 
     fn is_full(&self) -> bool {

@@ -64,6 +64,7 @@ use crate::link_id::LinkId;
 use crate::load::Load;
 use crate::prefix::Prefix;
 use crate::publisher_id::LINK_BITS;
+use crate::rights::Rights;
 use crate::sink::DatagramSink;
 use crate::store::mailbox::Mailbox;
 use crate::tables::retained::RetainedStore;
@@ -142,8 +143,10 @@ pub struct Engine {
     side: Side,
     splitter: Splitter,
     events: Events,
-    /// Datagrams outside of any link.
-    pending: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Datagrams outside of any link: the address and the rights of who is meant, and the bytes.
+    pending: VecDeque<((SocketAddr, u64), Vec<u8>)>,
+    /// Of who sent the datagram that is handled now; `None`: he may do everything.
+    sender_rights: Option<Arc<Rights>>,
     /// Limits the answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
@@ -194,6 +197,7 @@ impl Engine {
             splitter: Splitter::new(config.publisher(), config.max_datagram.min(crate::link::mtu::LONE)),
             events: Events::new(config.event_queue, config.seed),
             pending: VecDeque::new(),
+            sender_rights: None,
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
             departed: Vec::new(),
@@ -232,14 +236,16 @@ impl Engine {
         let Outbound { links, counters, .. } = &mut self.out;
         let mut counted = Counted { sink, counters };
         while !counted.is_full()
-            && let Some((destination, datagram)) = self.pending.pop_front()
+            && let Some(((destination, rights), datagram)) = self.pending.pop_front()
         {
+            counted.set_rights(rights);
             let start = counted.begin();
             counted.buffer().extend_from_slice(&datagram);
             counted.commit(&destination, start);
         }
         let (departed, side) = (&mut self.departed, &mut self.side);
         links.drain_dirty(now, |entry| {
+            counted.set_rights(entry.rights.key());
             let is_left = entry.link.poll_transmit(now, &mut counted);
             entry.timed.take_departed(&entry.link, departed);
             if std::mem::take(&mut entry.awaits_room)
@@ -314,7 +320,10 @@ impl Engine {
             Handoff::Throttle(change) => return self.apply_throttle(now, change),
             Handoff::LinkEnded { link } => return self.forget_throttled_link(self.worker, link),
             Handoff::Barrier { worker, number } => return forwarder.barriers.receive(worker, number),
-            Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
+            Handoff::Datagram { source, rights, datagram } => {
+                self.sender_rights = rights;
+                return self.take_datagram(now, source, &datagram);
+            }
         }
         self.settle_pending(now);
     }
@@ -525,5 +534,9 @@ impl<S: DatagramSink> DatagramSink for Counted<'_, S> {
 
     fn is_full(&self) -> bool {
         self.sink.is_full()
+    }
+
+    fn set_rights(&mut self, key: u64) {
+        self.sink.set_rights(key);
     }
 }

@@ -20,6 +20,7 @@ use crate::python::values::load::{Load, load_out};
 use crate::python::values::messages::Message;
 use crate::python::values::publishing::{self, PublishProperties};
 use crate::python::values::sessions::SessionStatus;
+use crate::rights::{Rights, WriteRights};
 use crate::store::mailbox::Health;
 use crate::tables::jurisdiction::Grant;
 use crate::tables::subscriber::{Overflow, Subscriber};
@@ -62,9 +63,10 @@ impl Core {
         opened(self.on(py, 0, |engine, now| engine.connect(now, address, token)))
     }
 
-    fn adopt(&self, py: Python<'_>, session: u64, address: Address) -> PyResult<u64> {
+    #[pyo3(signature = (session, address, rights = 0))]
+    fn adopt(&self, py: Python<'_>, session: u64, address: Address, rights: u64) -> PyResult<u64> {
         let address = address_in(&address)?;
-        opened(py.detach(|| self.core.adopt(session, address)))
+        opened(py.detach(|| self.core.adopt(session, address, rights)))
     }
 
     fn is_half_open(&self, py: Python<'_>, link: u64) -> bool {
@@ -88,6 +90,20 @@ impl Core {
         Ok(certificate.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
+    fn set_rights(
+        &self,
+        py: Python<'_>,
+        association: u64,
+        key: u64,
+        blocks: Vec<(Vec<String>, bool)>,
+    ) -> PyResult<bool> {
+        if key == 0 {
+            return Err(NativeError::new_err("0 is no key of rights"));
+        }
+        let blocks = blocks.into_iter().map(|(filters, retain)| WriteRights { filters, retain }).collect();
+        Ok(py.detach(|| self.core.set_rights(association, Rights { key, blocks })))
+    }
+
     fn close(&self, py: Python<'_>, link: u64) {
         self.on_link(py, link, |engine, now, link| engine.close(now, link));
     }
@@ -96,7 +112,7 @@ impl Core {
         self.on_link(py, link, |engine, _, link| engine.send(link, packet))
     }
 
-    #[pyo3(signature = (address, packet, token = Vec::new(), pad_to = 0))]
+    #[pyo3(signature = (address, packet, token = Vec::new(), pad_to = 0, rights = 0))]
     fn send_to(
         &self,
         py: Python<'_>,
@@ -104,9 +120,10 @@ impl Core {
         packet: Vec<u8>,
         token: Vec<u8>,
         pad_to: usize,
+        rights: u64,
     ) -> PyResult<()> {
         let address = address_in(&address)?;
-        py.detach(|| self.core.send_to(address, &packet, &token, pad_to));
+        py.detach(|| self.core.send_to(address, &packet, &token, pad_to, rights));
         Ok(())
     }
 

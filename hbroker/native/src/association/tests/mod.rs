@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::Micros;
 use crate::association::credentials::{Credentials, Identity, NODE_NAME};
 use crate::association::packet::{self, OVERHEAD, SEALED_HEADER, Segment};
-use crate::association::table::Shared;
+use crate::association::table::{Destination, Shared};
 use crate::association::worker::Associations;
 use crate::token::TokenKeys;
 
@@ -124,7 +124,7 @@ impl Net {
     fn send(&mut self, from: u16, to: u16, bytes: &[u8]) {
         let now = self.now;
         let mut buffer = [&[0; SEALED_HEADER][..], bytes].concat();
-        if self.end(from).associations.seal(now, &address(to), &mut buffer, 0) {
+        if self.end(from).associations.seal(now, &Destination::node(address(to)), &mut buffer, 0) {
             assert_eq!(buffer.len(), bytes.len() + OVERHEAD);
             self.flying.push((from, to, buffer));
         }
@@ -526,7 +526,7 @@ fn exchange(
     while opened.iter().any(|count| count.load(Ordering::Relaxed) < 20) && began.elapsed() < PATIENCE {
         let now = BEGIN + began.elapsed().as_micros() as Micros;
         let mut buffer = [&[0; SEALED_HEADER][..], b"hello"].concat();
-        if associations.seal(now, &peer, &mut buffer, 0) {
+        if associations.seal(now, &Destination::node(peer), &mut buffer, 0) {
             send(buffer);
         }
         while let Ok(mut bytes) = inbox.try_recv() {

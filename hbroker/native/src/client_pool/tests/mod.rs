@@ -82,11 +82,11 @@ fn a_datagram_for_no_pool_client_is_dropped_and_counted() {
 fn who_sends_much_holds_up_nobody() {
     let mut stage = Stage::new();
     let (eager, modest) = (stage.open(1), stage.open(2));
-    let elsewhere = ([192, 0, 2, 9], 9).into();
+    let elsewhere = (([192, 0, 2, 9], 9).into(), 0);
     let client_pool = &mut stage.client_pool;
     let engine = client_pool.engine(eager).expect("it is open");
     (0..1_000).for_each(|_| engine.send_to(elsewhere, b"", b"", 100));
-    client_pool.engine(modest).expect("it is open").send_to(NODE.into(), b"", b"", 100);
+    client_pool.engine(modest).expect("it is open").send_to((NODE.into(), 0), b"", b"", 100);
     client_pool.end_turn(stage.now);
     let sent = stage.transmit_at_most(2 * DATAGRAMS_PER_TURN);
     assert_eq!(sent.len(), 2 * DATAGRAMS_PER_TURN);

@@ -167,14 +167,14 @@ impl Stage {
 
     /// A packet from the node, outside of any session.
     pub fn node_sends(&mut self, packet: &[u8]) {
-        self.node.send_to(GATEWAY.into(), packet, b"", 0);
+        self.node.send_to((GATEWAY.into(), 0), packet, b"", 0);
         self.step();
     }
 
     /// The node hears a request from the hive's address, without a token.
     pub fn ask_unproven(&mut self) {
         let mut requester = Engine::new(config(false, 9), 0, 1, Shared::new(&config(false, 9), 1));
-        requester.send_to(NODE.into(), b"\x52\x03\x12\x01a", b"", 512);
+        requester.send_to((NODE.into(), 0), b"\x52\x03\x12\x01a", b"", 512);
         let mut datagrams = Datagrams::default();
         requester.poll_transmit(self.now, &mut datagrams);
         for (_, datagram) in datagrams.sent {

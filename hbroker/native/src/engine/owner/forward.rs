@@ -486,12 +486,17 @@ impl Engine {
             && !is_turned_away
             && !is_too_much
             && self.is_throttled_message(now, id, publish);
-        let is_its_own = self.out.links.awake(id).is_some_and(|entry| entry.is_of(publish.publisher));
+        let entry = self.out.links.get_mut(id);
+        let (is_its_own, may_publish) = entry.map_or((false, false), |entry| {
+            (entry.is_of(publish.publisher), entry.may_publish(publish.topic, publish.retain))
+        });
         let Side::Node(forwarder) = &mut self.side else {
             return;
         };
         let taken = if !is_its_own {
             Err(Refusal::ForeignPublisher)
+        } else if !may_publish {
+            Err(Refusal::NotAuthorized)
         } else if is_turned_away {
             Err(Refusal::Handover)
         } else if is_too_much || is_throttled {

@@ -41,8 +41,9 @@ impl Engine {
             Side::Node(forwarder) => {
                 // A link's session becomes a publisher's with its first message, which [`Engine::forward`]
                 // handles.
-                let entry = self.out.links.awake(id).filter(|entry| entry.inbound && batch.is_of(entry));
-                let source = entry.map(|entry| entry.subscriber);
+                let entry = self.out.links.get_mut(id).filter(|entry| entry.inbound && batch.is_of(entry));
+                let source = entry
+                    .and_then(|entry| entry.may_publish(batch.topic(), false).then_some(entry.subscriber));
                 source.is_some_and(|source| forwarder.forward_batch(now, batch, source, &mut self.out))
             }
             Side::Client(client) => {

@@ -55,7 +55,7 @@ impl Engine {
         let Some(delivery) = packets.sections().next().map(|section| section.first().delivery) else {
             return Err(length);
         };
-        let Some(entry) = self.out.links.awake(id).filter(|entry| entry.link.is_next(delivery)) else {
+        let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.link.is_next(delivery)) else {
             return Err(length);
         };
         let is_taken = match &mut self.side {
@@ -64,7 +64,8 @@ impl Engine {
                 // handles.
                 let is_free =
                     entry.refusals.is_empty() && entry.allowance.is_none() && !entry.is_partly_throttled();
-                let is_ready = entry.inbound && is_free && batch.is_of(entry);
+                let is_ready =
+                    entry.inbound && is_free && batch.is_of(entry) && entry.may_publish(batch.topic(), false);
                 let (source, origin) = (entry.subscriber, Origin { link: id, delivery });
                 is_ready && forwarder.forward_deliveries(now, batch, origin, source, &mut self.out)
             }

@@ -17,6 +17,7 @@ use crate::engine::{Engine, Side, Unpublishable};
 use crate::link::{Link, Role};
 use crate::link_id::LinkId;
 use crate::publisher_id::will_publisher_id;
+use crate::rights::LinkRights;
 use crate::tables::jurisdiction::{Cut, Decision, Grant};
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
@@ -35,10 +36,14 @@ impl Engine {
     }
 
     /// Opens the link of a session that was handed over (§5.4), or returns the one that is open; `None`:
-    /// there are too many.
-    pub fn adopt(&mut self, now: Micros, session: u64, address: SocketAddr) -> Option<LinkId> {
+    /// there are too many. `rights`: the key of its client's rights.
+    pub fn adopt(&mut self, now: Micros, session: u64, address: SocketAddr, rights: u64) -> Option<LinkId> {
         let token = self.token_for(now, address);
-        self.open_link(now, Role::Adopter, session, address, token).ok()
+        let id = self.open_link(now, Role::Adopter, session, address, token).ok()?;
+        if let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.announced) {
+            entry.rights = LinkRights::expected(rights);
+        }
+        Some(id)
     }
 
     /// Whether the peer of a link has never answered on it.

@@ -3,10 +3,12 @@
 //! only a token, in no more bytes than it sent.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::Micros;
+use crate::association::admission::Request;
 use crate::broken::Defect;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::event::{DownReason, Event, Flow};
@@ -15,6 +17,7 @@ use crate::engine::{Engine, Side};
 use crate::link::{Arrival, ReceiveOutcome, Role};
 use crate::link_id::LinkId;
 use crate::publisher_id::publisher_id;
+use crate::rights::Rights;
 use crate::schema::reason;
 use crate::token::LIFETIME_S;
 use crate::wire::{self, Body, DatagramView, Header, HeaderOut, Kind, Malformed, PacketView};
@@ -54,6 +57,36 @@ impl Engine {
         }
         buffers.put_back(view.into_buffer());
         self.view_buffers = Some(buffers);
+    }
+
+    /// The next datagrams are of somebody with these rights; `None`: he may do everything.
+    pub fn note_rights(&mut self, rights: Option<&Arc<Rights>>) {
+        let is_same = match (&self.sender_rights, rights) {
+            (None, None) => true,
+            (Some(known), Some(rights)) => Arc::ptr_eq(known, rights),
+            _ => false,
+        };
+        if !is_same {
+            self.sender_rights = rights.cloned();
+        }
+    }
+
+    /// Asks Python what a client may do. False: there is no room for the question.
+    pub fn ask_for_rights(&mut self, request: &Request) -> bool {
+        let Request { association, source, token } = request;
+        let flow = Flow::Outside(source.ip().into());
+        if !self.events.has_room(flow) {
+            self.out.counters.drop(Drop::EventQueueFull);
+            return false;
+        }
+        let (association, source, token) = (*association, *source, token.clone());
+        self.events.push(flow, Event::RightsRequested { association, source, token });
+        true
+    }
+
+    /// The key of the rights of who sent the datagram that is handled now.
+    fn sender_key(&self) -> u64 {
+        self.sender_rights.as_ref().map_or(0, |rights| rights.key)
     }
 
     fn find_link(&self, session: u64, source: SocketAddr) -> Option<LinkId> {
@@ -114,6 +147,7 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
+        self.note_link_rights(id);
         self.announce(id);
         if view.header.number == 0 {
             self.out.counters.drop_many(Drop::UnexpectedPacket, view.packets().len() as u64);
@@ -149,6 +183,17 @@ impl Engine {
             self.out.links.mark_dirty(id);
         }
         self.use_room(now, id);
+    }
+
+    /// The peer of a link has the rights of who sent its latest datagram.
+    fn note_link_rights(&mut self, id: LinkId) {
+        if let Some(entry) = self.out.links.get_mut(id)
+            && entry.note_rights(self.sender_rights.as_ref())
+            && entry.announced
+        {
+            let peer = entry.peer();
+            self.events.push(self.flow_of(peer.session), Event::RightsChanged(peer));
+        }
     }
 
     /// Handles the unreliable packets.
@@ -272,12 +317,12 @@ impl Engine {
         let Some(entry) = self.out.links.awake(id) else {
             return;
         };
-        let (flow, inbound) = (self.flow_of(entry.session), entry.inbound);
+        let (flow, inbound, rights) = (self.flow_of(entry.session), entry.inbound, entry.rights.key());
         if !self.events.has_room(flow) {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
-        let event = Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound };
+        let event = Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound, rights };
         match kind {
             Kind::Join | Kind::Authenticated => self.events.push_join(flow, event),
             _ => self.events.push(flow, event),
@@ -339,8 +384,8 @@ impl Engine {
     }
 
     fn hand_over(&mut self, worker: u8, source: SocketAddr, datagram: &[u8]) {
-        let datagram = Bytes::copy_from_slice(datagram);
-        self.out.handoffs.push_back((worker, Handoff::Datagram { source, datagram }));
+        let (rights, datagram) = (self.sender_rights.clone(), Bytes::copy_from_slice(datagram));
+        self.out.handoffs.push_back((worker, Handoff::Datagram { source, rights, datagram }));
     }
 
     fn accept(
@@ -576,8 +621,9 @@ impl Engine {
         }
     }
 
-    /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
-    pub fn send_to(&mut self, destination: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
+    /// Sends one datagram outside of any session, padded to at least `pad_to` bytes. `destination`: the address, and the
+    /// key of the rights of who is meant.
+    pub fn send_to(&mut self, destination: (SocketAddr, u64), packet: &[u8], token: &[u8], pad_to: usize) {
         let mut datagram = Vec::with_capacity(pad_to.max(packet.len() + 64));
         wire::put_header(
             &mut datagram,
@@ -649,10 +695,10 @@ impl Engine {
             self.out.counters.drop(Drop::RateLimited);
             return;
         }
-        self.send_outside(source, datagram);
+        self.send_outside((source, self.sender_key()), datagram);
     }
 
-    fn send_outside(&mut self, destination: SocketAddr, datagram: Vec<u8>) {
+    fn send_outside(&mut self, destination: (SocketAddr, u64), datagram: Vec<u8>) {
         if self.pending.len() < MOST_WAITING {
             self.pending.push_back((destination, datagram));
         } else {
@@ -665,7 +711,8 @@ impl Engine {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
-        let event = Event::Control { link: None, source, packet: packet.raw.to_vec(), inbound: true };
+        let (packet, rights) = (packet.raw.to_vec(), self.sender_key());
+        let event = Event::Control { link: None, source, packet, inbound: true, rights };
         self.events.push(flow, event);
     }
 }

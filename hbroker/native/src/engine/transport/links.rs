@@ -12,6 +12,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use rustc_hash::FxHashMap;
@@ -29,6 +30,7 @@ use crate::link::idle::IdleLink;
 use crate::link::{Link, LinkConfig, LinkStats, ReceiveOutcome};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
+use crate::rights::{LinkRights, Rights};
 use crate::shares::{Share, Shares};
 use crate::wire::{PacketView, PublishView};
 
@@ -68,6 +70,9 @@ pub struct Entry {
     /// Its peer publishes for many clients: the sessions that throttle it refuse their own messages, and the peer keeps
     /// its credit for all others.
     pub for_many: bool,
+    /// What its peer may do, and the topic that it was let publish on last.
+    pub rights: LinkRights,
+    pub allowed: String,
     /// Its publisher was sent credit 0.
     pub is_throttled: bool,
     /// What may still arrive while it is throttled.
@@ -136,6 +141,8 @@ impl Entry {
             awaits_room: false,
             throttled_by: FxHashMap::default(),
             for_many: false,
+            rights: LinkRights::default(),
+            allowed: String::new(),
             is_throttled: false,
             allowance: None,
             early: Share::default(),
@@ -152,7 +159,27 @@ impl Entry {
     }
 
     pub fn peer(&self) -> Peer {
-        Peer { link: self.id, address: self.link.peer(), session: self.session, inbound: self.inbound }
+        Peer {
+            link: self.id,
+            address: self.link.peer(),
+            session: self.session,
+            inbound: self.inbound,
+            rights: self.rights.key(),
+        }
+    }
+
+    /// A datagram of its peer came from somebody with these rights. True: they are others than before.
+    pub fn note_rights(&mut self, rights: Option<&Arc<Rights>>) -> bool {
+        let is_changed = self.rights.note(rights);
+        if is_changed {
+            self.allowed.clear();
+        }
+        is_changed
+    }
+
+    /// Whether its peer has the right to publish on a topic.
+    pub fn may_publish(&mut self, topic: &str, retain: bool) -> bool {
+        self.rights.may_publish(topic, retain, &mut self.allowed)
     }
 }
 
@@ -538,6 +565,7 @@ pub struct IdleEntry {
     pub subscriber: Option<SessionKey>,
     pub publisher: u64,
     pub for_many: bool,
+    rights: LinkRights,
     /// Its entry among the timers.
     pub scheduled: Micros,
     pub link: IdleLink,
@@ -559,6 +587,7 @@ impl Entry {
             subscriber: self.subscriber,
             publisher: self.publisher,
             for_many: self.for_many,
+            rights: self.rights.clone(),
             scheduled: self.scheduled,
             link: self.link.idle_state()?,
             credit: (self.credit != Credit::default()).then(|| Box::new(self.credit)),
@@ -588,6 +617,7 @@ impl IdleEntry {
             subscriber: self.subscriber,
             publisher: self.publisher,
             for_many: self.for_many,
+            rights: self.rights.clone(),
             announced: true,
             credit: self.credit.take().map_or_else(Credit::default, |credit| *credit),
             scheduled: self.scheduled,

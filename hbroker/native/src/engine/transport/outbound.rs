@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::iter::once;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ use crate::link::send::outbox::PacketRun;
 use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
+use crate::rights::Rights;
 
 /// What one worker sends to another.
 #[expect(
@@ -56,7 +58,7 @@ pub enum Handoff {
     /// All handoffs of the sending worker before its barrier of this number have arrived.
     Barrier { worker: u8, number: u64 },
     /// A datagram for a session of the receiving worker.
-    Datagram { source: std::net::SocketAddr, datagram: Bytes },
+    Datagram { source: SocketAddr, rights: Option<Arc<Rights>>, datagram: Bytes },
 }
 
 /// Items, collected for each of the other workers.

@@ -21,7 +21,7 @@ impl Config {
         link_queue_bytes = 16_777_216, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
         persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608,
         for_many = false, queue_messages = 10_000, queue_bytes = 16_777_216, spool_bytes = 4_194_304,
-        telemetry = false, credentials = None,
+        telemetry = false, credentials = None, requires_tokens = false,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -46,6 +46,7 @@ impl Config {
         spool_bytes: usize,
         telemetry: bool,
         credentials: Option<&Credentials>,
+        requires_tokens: bool,
     ) -> PyResult<Self> {
         let key = |key: Vec<u8>| {
             <[u8; 16]>::try_from(key).map_err(|_| NativeError::new_err("a token key has 16 bytes"))
@@ -64,6 +65,7 @@ impl Config {
             incarnation,
             token_keys: TokenKeys::new(token_keys.into_iter().map(key).collect::<PyResult<_>>()?),
             credentials: credentials.map(|credentials| credentials.0.clone()),
+            requires_tokens,
             seed,
             max_links,
             max_links_of_host,

@@ -6,22 +6,40 @@ use pyo3::types::PyBytes;
 use crate::engine::transport::event::{Event, Peer};
 use crate::python::{Address, address_out, debug_repr};
 
-#[pyclass(module = "hbroker._native", frozen, get_all, new = "from_fields")]
+#[pyclass(module = "hbroker._native", frozen, get_all)]
 #[derive(Debug)]
 pub struct ControlEvent {
     link: Option<u64>,
     source: Address,
     packet: Py<PyBytes>,
     inbound: bool,
+    rights: u64,
 }
 
 #[pyclass(module = "hbroker._native", frozen, get_all, new = "from_fields")]
+#[derive(Debug)]
+pub struct RightsRequestedEvent {
+    association: u64,
+    source: Address,
+    token: Py<PyBytes>,
+}
+
+#[pyclass(module = "hbroker._native", frozen, get_all, new = "from_fields")]
+#[derive(Debug)]
+pub struct RightsChangedEvent {
+    link: u64,
+    session: u64,
+    rights: u64,
+}
+
+#[pyclass(module = "hbroker._native", frozen, get_all)]
 #[derive(Debug)]
 pub struct LinkUpEvent {
     link: u64,
     address: Address,
     session: u64,
     inbound: bool,
+    rights: u64,
 }
 
 #[pyclass(module = "hbroker._native", frozen, get_all, new = "from_fields")]
@@ -57,21 +75,56 @@ pub struct PublishedEvent {
     count: u64,
 }
 
-debug_repr!(ControlEvent, LinkUpEvent, LinkDownEvent, OverflowEvent, UnresolvedEvent, PublishedEvent);
+#[pymethods]
+impl ControlEvent {
+    #[new]
+    #[pyo3(signature = (link, source, packet, inbound, rights = 0))]
+    fn new(link: Option<u64>, source: Address, packet: Py<PyBytes>, inbound: bool, rights: u64) -> Self {
+        Self { link, source, packet, inbound, rights }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+#[pymethods]
+impl LinkUpEvent {
+    #[new]
+    #[pyo3(signature = (link, address, session, inbound, rights = 0))]
+    fn new(link: u64, address: Address, session: u64, inbound: bool, rights: u64) -> Self {
+        Self { link, address, session, inbound, rights }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+debug_repr!(RightsRequestedEvent, RightsChangedEvent, LinkDownEvent);
+debug_repr!(OverflowEvent, UnresolvedEvent, PublishedEvent);
 
 /// Converts an event into its class.
 pub fn event_out(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
     Ok(match event {
-        Event::Control { link, source, packet, inbound } => {
+        Event::Control { link, source, packet, inbound, rights } => {
             let packet = PyBytes::new(py, &packet).unbind();
             let link = link.map(|link| link.0);
-            Py::new(py, ControlEvent { link, source: address_out(source), packet, inbound })?.into_any()
+            let source = address_out(source);
+            Py::new(py, ControlEvent { link, source, packet, inbound, rights })?.into_any()
         }
-        Event::LinkUp(Peer { link, address, session, inbound }) => {
+        Event::RightsRequested { association, source, token } => {
+            let (source, token) = (address_out(source), PyBytes::new(py, &token).unbind());
+            Py::new(py, RightsRequestedEvent { association, source, token })?.into_any()
+        }
+        Event::RightsChanged(Peer { link, session, rights, .. }) => {
+            Py::new(py, RightsChangedEvent { link: link.0, session, rights })?.into_any()
+        }
+        Event::LinkUp(Peer { link, address, session, inbound, rights }) => {
             let (link, address) = (link.0, address_out(address));
-            Py::new(py, LinkUpEvent { link, address, session, inbound })?.into_any()
+            Py::new(py, LinkUpEvent { link, address, session, inbound, rights })?.into_any()
         }
-        Event::LinkDown(Peer { link, address, session, inbound }, reason) => {
+        Event::LinkDown(Peer { link, address, session, inbound, .. }, reason) => {
             let (link, address, reason) = (link.0, address_out(address), reason.name().to_owned());
             Py::new(py, LinkDownEvent { link, address, session, inbound, reason })?.into_any()
         }

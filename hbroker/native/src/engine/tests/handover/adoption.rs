@@ -17,7 +17,7 @@ fn adopted(seed: u64, faults: Faults) -> (Network, usize, usize) {
 
 fn adopt(network: &mut Network, node: usize, client: usize) -> LinkId {
     let (now, session, address) = (network.now, network.hosts[client].session, network.hosts[client].address);
-    network.hosts[node].engines[0].adopt(now, session, address).expect("there are few links")
+    network.hosts[node].engines[0].adopt(now, session, address, 0).expect("there are few links")
 }
 
 #[test]

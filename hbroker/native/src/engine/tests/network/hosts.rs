@@ -52,6 +52,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         incarnation: seed << 33,
         token_keys: TokenKeys::new(vec![[7; 16]]),
         credentials: None,
+        requires_tokens: false,
         seed,
         max_links: 1_000,
         max_links_of_host: 1_000,

@@ -400,7 +400,7 @@ impl Network {
                     }
                 }
                 Event::Overflow { .. } => self.hosts[index].overflows += 1,
-                Event::Control { .. } => {}
+                Event::Control { .. } | Event::RightsRequested { .. } | Event::RightsChanged(_) => {}
             }
         }
     }

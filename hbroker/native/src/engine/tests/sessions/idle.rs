@@ -112,6 +112,7 @@ fn a_child_whose_link_is_idle_is_preferred_too() {
         source: ([10, 0, 0, 1], 1).into(),
         packet: session.to_be_bytes().to_vec(),
         inbound: true,
+        rights: 0,
     };
     for client in (1_000..1_100).chain([session]) {
         engine.events.push(Flow::Session(client), event(client));

@@ -73,7 +73,8 @@ fn a_session_is_found_whichever_worker_gets_its_datagrams() {
     let (session, address) = (network.hosts[client].session, network.hosts[client].address);
     for owner in [node, other] {
         let now = network.now;
-        let link = network.hosts[owner].engines[0].adopt(now, session, address).expect("there are few links");
+        let link =
+            network.hosts[owner].engines[0].adopt(now, session, address, 0).expect("there are few links");
         assert!(network.hosts[owner].engines[0].send(link, leave.clone()));
     }
     network.run_until_drained();

@@ -26,6 +26,7 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
+use crate::association::packet::AssociationId;
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::LinkId;
 use crate::prefix::Prefix;
@@ -70,6 +71,8 @@ pub struct Peer {
     pub session: u64,
     /// Whether the peer opened it.
     pub inbound: bool,
+    /// The key of the peer's rights ([`crate::rights::Rights`]); 0: it may do everything.
+    pub rights: u64,
 }
 
 /// Something that Python has to decide, or to know for a decision.
@@ -81,7 +84,17 @@ pub enum Event {
         source: SocketAddr,
         packet: Vec<u8>,
         inbound: bool,
+        /// As of a [`Peer`].
+        rights: u64,
     },
+    /// A client has sent its token, empty if it has none. It waits until `set_rights` says what it may do.
+    RightsRequested {
+        association: AssociationId,
+        source: SocketAddr,
+        token: Vec<u8>,
+    },
+    /// The rights of a link's peer are others than before.
+    RightsChanged(Peer),
     LinkUp(Peer),
     LinkDown(Peer, DownReason),
     /// A session ended because its queue overflowed (§7.8).
@@ -183,7 +196,8 @@ impl Event {
     pub fn bytes(&self) -> usize {
         let variable = match self {
             Self::Control { packet, .. } => packet.len(),
-            Self::LinkUp(_) | Self::LinkDown(..) | Self::Overflow { .. } => 0,
+            Self::RightsRequested { token, .. } => token.len(),
+            Self::LinkUp(_) | Self::RightsChanged(_) | Self::LinkDown(..) | Self::Overflow { .. } => 0,
             Self::Unresolved { topic, .. } => topic.len(),
             Self::Published { topic, .. } => topic.len(),
         };

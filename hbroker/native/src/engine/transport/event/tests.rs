@@ -13,11 +13,11 @@ const HOST: [u8; 4] = [192, 0, 2, 1];
 /// An event that tells the lane it is in, and its place there.
 fn event(flow: u16, position: usize) -> Event {
     let packet = position.to_be_bytes().to_vec();
-    Event::Control { link: None, source: (HOST, flow).into(), packet, inbound: true }
+    Event::Control { link: None, source: (HOST, flow).into(), packet, inbound: true, rights: 0 }
 }
 
 fn sized(bytes: usize) -> Event {
-    Event::Control { link: None, source: (HOST, 1).into(), packet: vec![0; bytes], inbound: true }
+    Event::Control { link: None, source: (HOST, 1).into(), packet: vec![0; bytes], inbound: true, rights: 0 }
 }
 
 fn what(event: &Event) -> (u16, usize) {
