@@ -13,7 +13,7 @@ core moves every PUBLISH.
     records/        claims, session records and presences of all gateways
     access/         passwords, access rules, bounds on guessed passwords
     network_clients, outbox, events    pool clients; published messages; events for the log
-    filters, native_api, reason_codes  topic filters; events and verbs of the native core; reason codes
+    native_api, reason_codes  events and verbs of the native core; reason codes
 
 Imports go downwards in this list.
 """

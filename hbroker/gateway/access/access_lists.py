@@ -7,8 +7,8 @@ from itertools import count
 
 from hbroker.gateway.access.acl_file import BRIDGE_STATE
 from hbroker.gateway.access.policy import Policy
-from hbroker.gateway.filters import covers
 from hbroker.gateway.native_api import NativeApi, Rule
+from hbroker.topic_filters import covers
 
 __all__ = ["AccessLists", "guarded"]
 

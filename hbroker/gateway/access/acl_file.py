@@ -28,8 +28,8 @@ from typing import Final
 
 from hbroker._native import filter_is_valid, topic_matches
 from hbroker.errors import ConfigError, ConfigErrors
-from hbroker.gateway.filters import covers, overlap
 from hbroker.gateway.native_api import Rule
+from hbroker.topic_filters import covers, overlap
 
 __all__ = ["BRIDGE_STATE", "OPEN", "Acl", "is_writable", "may_read_some", "may_write", "parse"]
 

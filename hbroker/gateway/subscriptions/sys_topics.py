@@ -17,9 +17,9 @@ from typing import Final
 
 from hbroker._native import topic_matches
 from hbroker.gateway.access.acl_file import BRIDGE_STATE
-from hbroker.gateway.filters import covers, overlap
 from hbroker.gateway.native_api import NativeApi
 from hbroker.protocol.timers import SECOND
+from hbroker.topic_filters import covers, overlap
 
 __all__ = ["INTERVAL", "PERIODS", "PREFIX", "LoadAverage", "SysTopics", "values_of"]
 

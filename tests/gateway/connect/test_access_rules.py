@@ -1,55 +1,21 @@
-"""Access rules: mosquitto's file format, and properties of filters (MQTT 5 §4.7)."""
+"""Access rules: mosquitto's file format, and what rules allow."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import product
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker._native import filter_is_valid, topic_is_valid, topic_matches
+from hbroker._native import topic_matches
 from hbroker.errors import ConfigErrors
 from hbroker.gateway.access.access_lists import guarded
 from hbroker.gateway.access.acl_file import OPEN, Acl, may_read_some, may_write, parse
-from hbroker.gateway.filters import covers, overlap
 from hbroker.gateway.native_api import Rule
+from tests.topics import EVERY_TOPIC, FILTERS, TOPICS
 
-LEVELS = st.sampled_from(["a", "", "$x", "$SYS"])
-TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(topic_is_valid)
-FILTERS = (
-    st.lists(st.one_of(LEVELS, st.just("+")), min_size=1, max_size=3)
-    .flatmap(lambda levels: st.sampled_from([levels, [*levels, "#"], ["#"]]))
-    .map("/".join)
-    .filter(filter_is_valid)
-)
 RULES = st.lists(st.builds(Rule, FILTERS, st.booleans(), st.booleans(), st.booleans()), max_size=5)
-
-EVERY_TOPIC = [
-    topic
-    for length in range(1, 6)
-    for topic in map("/".join, product(("a", "", "$x", "$SYS"), repeat=length))
-    if topic_is_valid(topic)
-]
-
-
-@example("+", "/#")
-@given(FILTERS, FILTERS)
-def test_two_filters_overlap_exactly_if_a_topic_matches_both(one: str, other: str) -> None:
-    both = any(topic_matches(one, topic) and topic_matches(other, topic) for topic in EVERY_TOPIC)
-    assert overlap(one, other) == overlap(other, one) == both
-
-
-@example("+/+/+", "a/+/$x/#")
-@example("+/+/#", "/#")
-@given(FILTERS, FILTERS)
-def test_a_filter_covers_another_if_it_matches_all_its_topics(wide: str, narrow: str) -> None:
-    theirs = [topic for topic in EVERY_TOPIC if topic_matches(narrow, topic)]
-    if covers(wide, narrow):
-        assert all(topic_matches(wide, topic) for topic in theirs)
-    elif not narrow.startswith("+") and not narrow.startswith("#"):
-        assert not all(topic_matches(wide, topic) for topic in theirs)
 
 
 @given(RULES, TOPICS)

@@ -1,0 +1,192 @@
+"""Tokens: the rights of a client, signed by the authority of its network (Biscuit 3; ADR 36).
+
+A token is a chain of blocks (`hbroker.rights.block`). The authority signs the first one, which names rights.
+Who has a token can append a block to it without the key of the authority. Such a block can only narrow the
+token: its rights are the intersection of those of its blocks, and it expires when the first block expires.
+
+Biscuit makes and verifies the signatures. What the blocks say is read by `hbroker.rights.wire`, and is not
+evaluated as Datalog: who appends a block chooses what is in it, and its evaluation could take long.
+
+As text a token is base64 for URLs (RFC 4648 §5), with padding. Each token has one text.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import biscuit_auth
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from hbroker.errors import HBrokerError, LocalError
+from hbroker.rights.block import Block, utc
+from hbroker.rights.rights import BlockRights, Rights
+from hbroker.rights.wire import MOST_BLOCKS, MOST_BYTES, read_blocks
+
+__all__ = ["Contents", "InvalidToken", "VerifiedToken", "attenuate", "create", "inspect", "verify"]
+
+_MOST_CHARACTERS: Final = (MOST_BYTES + 2) // 3 * 4
+
+
+class InvalidToken(HBrokerError):
+    """The token is malformed, has expired, was not signed by an authority that is believed, or has something
+    that tokens of hbroker do not have. The text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a token says. Nothing of it is verified.
+
+    `blocks`: the first one, which names rights, and those that were appended. `revocation_ids`: one for each
+    block. A token with the id of a revoked block is not valid any more.
+    """
+
+    blocks: tuple[Block, ...]
+    revocation_ids: tuple[bytes, ...]
+
+    @property
+    def rights(self) -> Rights:
+        """What all blocks allow."""
+        return Rights(
+            tuple(block.rights for block in self.blocks if block.rights is not None),
+            tuple(block.client for block in self.blocks if block.client is not None),
+        )
+
+    @property
+    def expires_at(self) -> int | None:
+        """The last second at which the token is valid, since the Unix epoch; None: it does not expire."""
+        return min((block.expires_at for block in self.blocks if block.expires_at is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedToken:
+    """What a token says that an authority has signed, and that was valid at the time of the verification. The
+    fields are those of `Contents`."""
+
+    rights: Rights
+    expires_at: int | None
+    revocation_ids: tuple[bytes, ...]
+
+
+def create(key: Ed25519PrivateKey, block: Block) -> str:
+    """Signs a token with the key of an authority. Raises LocalError if the block names no rights, or if the
+    token would be too large."""
+    if block.rights is None:
+        raise LocalError("a token without rights is of no use: name a filter that it may read or write")
+    builder = biscuit_auth.BiscuitBuilder(block.to_datalog())
+    return _text(builder.build(biscuit_auth.PrivateKey(f"ed25519-private/{key.private_bytes_raw().hex()}")))
+
+
+def attenuate(token: str, block: Block, authorities: Sequence[Ed25519PublicKey], now: float) -> str:
+    """Appends a block to a token, which narrows it. No private key is needed.
+
+    `authorities`, `now`: as in `verify`. Raises InvalidToken as `verify` does. Raises LocalError if the block
+    is empty, if it names rights, a client id or a time that the token does not allow, or if the token would
+    be too large.
+    """
+    biscuit, contents = _verified(_bytes(token), authorities, now)
+    _require_narrower(block, contents)
+    try:
+        narrowed = biscuit.append(biscuit_auth.BlockBuilder(block.to_datalog()))
+    except biscuit_auth.BiscuitBuildError as error:
+        raise LocalError(f"nothing can be appended to the token, because it is sealed: {error}") from None
+    return _text(narrowed)
+
+
+def verify(token: str | bytes, authorities: Sequence[Ed25519PublicKey], now: float) -> VerifiedToken:
+    """Reads a token, as text or as bytes. Verifies that an authority signed it, and that it is valid now.
+
+    `authorities`: the public keys of all authorities that are believed: two while the authority of the
+    network is replaced. `now`: seconds since the Unix epoch. Does not look whether the token was revoked.
+
+    Raises InvalidToken, and nothing else, whatever the token is.
+    """
+    _, contents = _verified(_bytes(token), authorities, now)
+    return VerifiedToken(contents.rights, contents.expires_at, contents.revocation_ids)
+
+
+def inspect(token: str | bytes) -> Contents:
+    """Reads a token, as text or as bytes. Verifies neither the signatures nor the time: do not rely on it.
+
+    Raises InvalidToken, and nothing else, whatever the token is.
+    """
+    return _contents(_bytes(token))
+
+
+def _verified(
+    data: bytes, authorities: Sequence[Ed25519PublicKey], now: float
+) -> tuple[biscuit_auth.Biscuit, Contents]:
+    contents = _contents(data)
+    for authority in authorities:
+        key = biscuit_auth.PublicKey(f"ed25519/{authority.public_bytes_raw().hex()}")
+        try:
+            biscuit = biscuit_auth.Biscuit.from_bytes(data, key)
+        except Exception:  # The errors of the library have no other class in common.
+            continue
+        if contents.expires_at is not None and now > contents.expires_at:
+            raise InvalidToken(
+                f"the token expired at {utc(contents.expires_at)}: get another one, or set the clock"
+            )
+        return biscuit, contents
+    raise InvalidToken("the token was signed by another authority, or was changed afterwards")
+
+
+def _bytes(token: str | bytes) -> bytes:
+    """The token as bytes. Raises InvalidToken if the text is not the one of these bytes."""
+    if isinstance(token, bytes):
+        return token
+    if len(token) > _MOST_CHARACTERS:
+        _refuse(f"it has {len(token)} characters, over {_MOST_CHARACTERS}")
+    try:
+        data = base64.b64decode(token, altchars=b"-_", validate=True)
+        if base64.urlsafe_b64encode(data).decode("ascii") == token:
+            return data
+    except ValueError:
+        pass
+    _refuse("it is not base64 for URLs")
+
+
+def _contents(data: bytes) -> Contents:
+    """What the token says. Raises InvalidToken."""
+    try:
+        blocks, signatures = zip(*read_blocks(data), strict=True)
+    except (ValueError, LocalError) as error:
+        _refuse(error)
+    if blocks[0].rights is None:
+        _refuse("its first block names no rights, so it allows nothing")
+    return Contents(blocks, signatures)
+
+
+def _require_narrower(block: Block, contents: Contents) -> None:
+    """Raises LocalError if the block asks for more than the token has, or for nothing."""
+    if block == Block():
+        raise LocalError(
+            "nothing is said of how the token is to be narrowed: name filters, a client id or a time"
+        )
+    if len(contents.blocks) == MOST_BLOCKS:
+        raise LocalError(f"the token has {MOST_BLOCKS} blocks already, which are the most")
+    has, wanted = contents.rights, block.rights or BlockRights()
+    faults = [
+        *(f"read {each}" for each in wanted.read if not has.may_read(each, is_shared=False)),
+        *(f"write {each}" for each in wanted.write if not has.may_write(each, retain=False)),
+        *(["retain messages"] if wanted.retain and not all(each.retain for each in has.blocks) else []),
+        *(["join shared groups"] if wanted.share and not all(each.share for each in has.blocks) else []),
+        *([f"be the client {block.client}"] if block.client and not has.may_be(block.client) else []),
+    ]
+    if faults:
+        raise LocalError(f"the token does not allow to {' or to '.join(faults)}: it can only be narrowed")
+    if block.expires_at and contents.expires_at and block.expires_at > contents.expires_at:
+        raise LocalError(f"the token expires at {utc(contents.expires_at)} already: it can only be narrowed")
+
+
+def _text(biscuit: biscuit_auth.Biscuit) -> str:
+    size = len(biscuit.to_bytes())
+    if size > MOST_BYTES:
+        raise LocalError(f"the token would have {size} bytes, over {MOST_BYTES}: name fewer filters")
+    return biscuit.to_base64()
+
+
+def _refuse(reason: object) -> NoReturn:
+    raise InvalidToken(f"not a token of hbroker: {reason}") from None
