@@ -35,8 +35,10 @@ class Credentials:
     - `identity`: a chain of certificates, the end's own first, and its private key (PKCS #8), all as DER. A
       node has one. Without it the end proves nothing, and answers no handshakes.
     - `key_log`: the file to which the secrets of associations are appended (`hbroker.runtime.key_log`).
+    - `token`: with which a client shows nodes what it may do; None: it has none. A node needs none.
 
-    Raises NativeError: a certificate or the key is not valid. Raises OSError: the file cannot be opened.
+    Raises NativeError: a certificate or the key is not valid, or the token has more than 4,096 bytes. Raises
+    OSError: the file cannot be opened.
     """
 
     def __new__(
@@ -44,6 +46,7 @@ class Credentials:
         authorities: Sequence[bytes],
         identity: tuple[Sequence[bytes], bytes] | None = None,
         key_log: str | None = None,
+        token: bytes | None = None,
     ) -> Credentials: ...
 
 @final
@@ -98,6 +101,7 @@ class Config:
         spool_bytes: int = 4_194_304,
         telemetry: bool = False,
         credentials: Credentials | None = None,
+        requires_tokens: bool = False,
     ) -> Config: ...
     @property
     def publisher(self) -> int:
@@ -112,24 +116,52 @@ class ControlEvent:
     """A packet for Python to decide on. `link` is None outside of a session; then the source's address is
     validated."""
 
-    def __new__(cls, link: int | None, source: _Address, packet: bytes, inbound: bool) -> ControlEvent: ...
+    def __new__(
+        cls, link: int | None, source: _Address, packet: bytes, inbound: bool, rights: int = 0
+    ) -> ControlEvent: ...
 
     link: int | None
     source: _Address
     packet: bytes
     inbound: bool
     """The peer (a client, a child) opened the link, not this engine (towards an owner, a parent)."""
+    rights: int
+    """The key of the sender's rights (`Rights.key`); 0: a node, or no tokens are required."""
+
+@final
+class RightsRequestedEvent:
+    """Node: a client has sent its token, empty if it has none. Its datagrams are kept until `set_rights`."""
+
+    def __new__(cls, association: int, source: _Address, token: bytes) -> RightsRequestedEvent: ...
+
+    association: int
+    source: _Address
+    token: bytes
+
+@final
+class RightsChangedEvent:
+    """The peer of a link has other rights than before. `rights`: as in `ControlEvent`."""
+
+    def __new__(cls, link: int, session: int, rights: int) -> RightsChangedEvent: ...
+
+    link: int
+    session: int
+    rights: int
 
 @final
 class LinkUpEvent:
     """A link has its first acknowledgement, or its first datagram from a validated address."""
 
-    def __new__(cls, link: int, address: _Address, session: int, inbound: bool) -> LinkUpEvent: ...
+    def __new__(
+        cls, link: int, address: _Address, session: int, inbound: bool, rights: int = 0
+    ) -> LinkUpEvent: ...
 
     link: int
     address: _Address
     session: int
     inbound: bool
+    rights: int
+    """As in `ControlEvent`."""
 
 @final
 class LinkDownEvent:
@@ -220,7 +252,14 @@ class PublishedEvent:
     """The number of messages. Their sequence numbers are consecutive."""
 
 _Event: TypeAlias = (
-    ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
+    ControlEvent
+    | RightsRequestedEvent
+    | RightsChangedEvent
+    | LinkUpEvent
+    | LinkDownEvent
+    | OverflowEvent
+    | UnresolvedEvent
+    | PublishedEvent
 )
 
 @final
@@ -308,9 +347,10 @@ class _Core:
     # Links and control packets
     def connect(self, address: _Address, token: bytes = b"") -> int:
         """Opens a link to a node, or returns the one that is open."""
-    def adopt(self, session: int, address: _Address) -> int:
+    def adopt(self, session: int, address: _Address, rights: int = 0) -> int:
         """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is
-        open."""
+        open. `rights`: the key of the client's rights; datagrams on the link go only to somebody with these.
+        """
     def is_half_open(self, link: int) -> bool:
         """Whether the peer has never answered on the link: it opened the link and has acknowledged nothing
         since, or the link was opened here for an earlier handover."""
@@ -324,12 +364,23 @@ class _Core:
         """The current address of a link's peer (§4.4); None: there is no such link."""
     def certificate(self, peer: _Address) -> bytes | None:
         """The certificate with which the peer at an address proved itself, as DER. None: it has not."""
+    def set_rights(self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]]) -> bool:
+        """Node: from now on the client at the other end of an association has these rights.
+
+        Answers `RightsRequestedEvent`, and may be called again. `key`: `Rights.key`; datagrams for other
+        rights do not go through this association. `blocks`: the topic filters with which each block of the
+        token lets it publish, and whether also retained messages; a message needs a right in each block.
+        Returns False if the association has ended. Raises NativeError: the key is 0.
+        """
     def close(self, link: int) -> None:
         """Closes a link, with its queue and its subscriptions. LinkDownEvent follows (reason "closed")."""
     def send(self, link: int, packet: bytes) -> bool:
         """Queues a control packet: reliable, in order, once. False: there is no such link, or no room."""
-    def send_to(self, address: _Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
-        """Sends one datagram outside of any session, padded to at least `pad_to` bytes. Unreliable."""
+    def send_to(
+        self, address: _Address, packet: bytes, token: bytes = b"", pad_to: int = 0, rights: int = 0
+    ) -> None:
+        """Sends one datagram outside of any session, padded to at least `pad_to` bytes. Unreliable. `rights`:
+        the key of those of who is meant; 0: a node, or a client where no tokens are required."""
     def token_for(self, address: _Address) -> bytes:
         """An address token for `address` (§4.2)."""
 
