@@ -258,12 +258,14 @@ class Zone(_message.Message):
     def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., serial: _Optional[int] = ..., scope: _Optional[str] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Origin(_message.Message):
-    __slots__ = ("address", "hops")
+    __slots__ = ("address", "hops", "rights")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_FIELD_NUMBER: _ClassVar[int]
     address: Address
     hops: int
-    def __init__(self, address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., hops: _Optional[int] = ...) -> None: ...
+    rights: int
+    def __init__(self, address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., hops: _Optional[int] = ..., rights: _Optional[int] = ...) -> None: ...
 
 class Fragment(_message.Message):
     __slots__ = ("index", "count", "total")
@@ -646,7 +648,7 @@ class Reset(_message.Message):
     def __init__(self, session: _Optional[int] = ..., token: _Optional[bytes] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
-    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client", "group", "overflow", "interrupted")
+    __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client", "group", "overflow", "interrupted", "rights")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
     NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
@@ -657,6 +659,7 @@ class SubscriptionRecord(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OVERFLOW_FIELD_NUMBER: _ClassVar[int]
     INTERRUPTED_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_FIELD_NUMBER: _ClassVar[int]
     filter: str
     qos: Qos
     no_local: bool
@@ -667,7 +670,8 @@ class SubscriptionRecord(_message.Message):
     group: str
     overflow: Overflow
     interrupted: bool
-    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ...) -> None: ...
+    rights: int
+    def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ..., rights: _Optional[int] = ...) -> None: ...
 
 class SessionRecord(_message.Message):
     __slots__ = ("session", "session_expiry_s", "offline_us", "queue_messages", "queue_bytes", "begun_us", "begun_by", "lost")

@@ -15,6 +15,8 @@ from hbroker._native import (
     LinkUpEvent,
     OverflowEvent,
     PublishedEvent,
+    RightsChangedEvent,
+    RightsRequestedEvent,
     UnresolvedEvent,
 )
 from hbroker.protocol.packets import Address, Cut
@@ -25,7 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["ClientCore", "Core", "Event", "NodeCore"]
 
 Event: TypeAlias = (
-    ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
+    ControlEvent
+    | RightsRequestedEvent
+    | RightsChangedEvent
+    | LinkUpEvent
+    | LinkDownEvent
+    | OverflowEvent
+    | UnresolvedEvent
+    | PublishedEvent
 )
 """An event that `poll_events` returns."""
 
@@ -38,13 +47,18 @@ class Core(Protocol):
     def close(self, link: int) -> None: ...
     def will_publisher(self, link: int) -> int: ...
     def send(self, link: int, packet: bytes) -> bool: ...
-    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None: ...
+    def send_to(
+        self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0, rights: int = 0
+    ) -> None: ...
 
 
 class NodeCore(Core, Protocol):
     """A node's core: its jurisdiction, sessions, subscriptions, retained messages and handovers."""
 
-    def adopt(self, session: int, address: Address) -> int: ...
+    def adopt(self, session: int, address: Address, rights: int = 0) -> int: ...
+    def set_rights(
+        self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]]
+    ) -> bool: ...
     def is_half_open(self, link: int) -> bool: ...
     def prioritise(self, link: int) -> None: ...
     def peer_of(self, link: int) -> Address | None: ...

@@ -22,6 +22,7 @@ __all__ = [
     "Ordered",
     "PolicyLowered",
     "Refused",
+    "TokenRefused",
     "TookBack",
     "Unproved",
 ]
@@ -121,6 +122,14 @@ class JoinDenied:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenRefused:
+    """A client has shown no valid token (§4.6). At most one in a second is reported."""
+
+    address: Address
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChildAway:
     """The link to a child is down. Its lease goes on."""
 
@@ -155,6 +164,7 @@ NodeEvent: TypeAlias = (
     | Left
     | ChildJoined
     | JoinDenied
+    | TokenRefused
     | ChildAway
     | ChildLeft
     | TookBack

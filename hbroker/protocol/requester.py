@@ -16,6 +16,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address, Body, address_of, pack
+from hbroker.rights.rights import ALL_RIGHTS, Rights
 
 __all__ = ["MOST_HOPS", "ForwardingLimits", "Requester"]
 
@@ -40,6 +41,11 @@ class Requester:
     """The link of the client or child that sent the request within its session."""
     parent_link: int | None = None
     """The link to the parent that forwarded the request."""
+    rights: Rights = ALL_RIGHTS
+    """What it may do. The node that received the request first has checked it, so here what a parent forwards
+    is allowed."""
+    rights_key: int = 0
+    """Of its rights, also if a parent forwarded the request (§4.6)."""
 
     def answer(self, core: NodeCore, body: Body) -> None:
         """Answers the requester directly: within its session if it has one here, else outside of sessions."""
@@ -50,13 +56,13 @@ class Requester:
         if self.session_link is not None:
             core.send(self.session_link, packet)
         else:
-            core.send_to(self.address, packet)
+            core.send_to(self.address, packet, rights=self.rights_key)
 
     def forwarded_origin(self) -> pb.Origin | None:
         """The `origin` of the forwarded request; None: the request has been forwarded as often as it may."""
         if self.hops >= MOST_HOPS:
             return None
-        return pb.Origin(address=address_of(self.address), hops=self.hops + 1)
+        return pb.Origin(address=address_of(self.address), hops=self.hops + 1, rights=self.rights_key)
 
 
 class ForwardingLimits:

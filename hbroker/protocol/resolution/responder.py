@@ -30,6 +30,9 @@ class Responder:
         if not topic_is_valid(request.topic):
             self._fail(requester, request, Reason.REASON_TOPIC_NAME_INVALID)
             return
+        if not requester.rights.may_write(request.topic, False):
+            self._fail(requester, request, Reason.REASON_NOT_AUTHORIZED)
+            return
         decider = self._jurisdiction.lookup(request.topic)
         parent = requester.parent_link
         if parent is not None and not self._jurisdiction.is_granted_by(parent, request.topic):

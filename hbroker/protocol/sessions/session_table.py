@@ -84,6 +84,7 @@ class Session:
     - `is_saved`: it is saved for the next run.
     - `begun_by`: the run of its client that began it anew (`clean_start`), by the publisher id of its wills;
       0: none. `begun_at`: when it did.
+    - `rights`: the key of the rights of its client, as of its latest link (§4.6).
     """
 
     id: int
@@ -99,6 +100,7 @@ class Session:
     begun_by: int = 0
     begun_at: int = 0
     is_saved: bool = False
+    rights: int = 0
 
     def handle(self, event: Event) -> None:
         """Handles an event. Raises ImpossibleTransition."""
@@ -151,15 +153,16 @@ class SessionTable:
 
     # Change
 
-    def connect(self, link: int, session: int) -> Session:
-        """A session has this link from now on, in place of an earlier one."""
+    def connect(self, link: int, session: int, rights: int) -> Session:
+        """A session has this link from now on, in place of an earlier one. `rights`: the key of those of its
+        client."""
         known = self._by_id.get(session)
         if known is None:
             known = self._by_id[session] = Session(session)
         elif known.link is not None:
             del self._by_link[known.link]
         known.handle(Event.LINK_UP)
-        known.link = link
+        known.link, known.rights = link, rights
         self._by_link[link] = known
         self._expiries.cancel(session)
         if known.is_saved:
@@ -270,7 +273,8 @@ class SessionTable:
         link = session.link
         self._forget(session, Event.END)
         if link is not None:
-            self.connect(link, session.id).begin_anew(session.begun_by, session.begun_at)
+            begun = self.connect(link, session.id, session.rights)
+            begun.begin_anew(session.begun_by, session.begun_at)
 
     def expired(self, now: int) -> Iterator[Session]:
         """Ends and yields each session that has been offline for its expiry."""
@@ -326,7 +330,7 @@ class SessionTable:
     def install_state(self, now: int, received: ReceivedState) -> None:
         """Opens the sessions of a handover: those that were offline stay offline; for the others it opens
         links to their clients' addresses."""
-        addresses = {s.session: s.address for s in received.subscriptions.values()}
+        clients = {s.session: (s.address, s.rights) for s in received.subscriptions.values()}
         for record in received.sessions.values():
             session = self._by_id.get(record.session)
             is_offline = record.HasField("offline_us") and bool(record.session_expiry_s)
@@ -334,8 +338,8 @@ class SessionTable:
                 session = self._by_id[record.session] = Session(record.session)
                 session.handle(Event.LINK_DOWN)
                 session.offline_since = now - record.offline_us
-            elif _is_wanted(session) and not is_offline and record.session in addresses:
-                session = self.adopt(record.session, addresses[record.session])
+            elif _is_wanted(session) and not is_offline and record.session in clients:
+                session = self.adopt(record.session, *clients[record.session])
             if session is not None:
                 self._amend(now, session, record)
                 begun_at = received.begun_at.get(session.id)
@@ -344,15 +348,16 @@ class SessionTable:
                 if session.is_persistent and not session.is_unconfirmed:
                     self._save(session)
 
-    def adopt(self, session: int, address: Address) -> Session:
-        """Opens a link to the client of a session that was handed over, if there is none."""
+    def adopt(self, session: int, address: Address, rights: int) -> Session:
+        """Opens a link to the client of a session that was handed over, if there is none. `rights`: the key
+        of the client's rights."""
         known = self._by_id.get(session)
         if known is not None and known.link is not None and self._may_be_stale(known):
             self._core.close(known.link)
             self._forget(known, Event.END)
         elif known is not None and (known.link is not None or not _is_wanted(known)):
             return known
-        return self.connect(self._core.adopt(session, address), session)
+        return self.connect(self._core.adopt(session, address, rights), session, rights)
 
     def subtree_moved(self, subtree: str) -> None:
         """A subtree has another owner now."""

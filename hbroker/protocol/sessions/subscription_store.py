@@ -48,6 +48,7 @@ class Subscription:
     - `group`: empty: it is not shared.
     - `overflow`: what the owner does when its queue overflows (§7.8).
     - `interrupted`: since it was made, an owner of topics that it matches was lost (§6.4).
+    - `rights`: the key of the rights of its client (§4.6).
     - `is_prepared`: it came with a handover of a subtree that this node does not serve yet, and is here for
       nothing else (§5.4).
     """
@@ -63,6 +64,7 @@ class Subscription:
     overflow: int = 0
     interrupted: bool = False
     is_prepared: bool = False
+    rights: int = 0
 
     @property
     def key(self) -> Key:
@@ -210,8 +212,9 @@ def _each(known: bytes | _SessionSubscriptions | None) -> Iterable[bytes]:
     return () if known is None else (known,)
 
 
-_PREFIX: Final = Struct("<BHBII")
-"""Options, port, and the lengths of the texts that follow: ip, client, group. The filter is the last text."""
+_PREFIX: Final = Struct("<BHQBII")
+"""Options, port, rights, and the lengths of the texts that follow: ip, client, group. The filter is the last
+text."""
 
 
 def _packed(subscription: Subscription) -> bytes:
@@ -226,11 +229,11 @@ def _packed(subscription: Subscription) -> bytes:
         | subscription.interrupted << 6
         | subscription.is_prepared << 7
     )
-    return _PREFIX.pack(options, port, *map(len, texts[:3])) + b"".join(texts)
+    return _PREFIX.pack(options, port, subscription.rights, *map(len, texts[:3])) + b"".join(texts)
 
 
 def _unpacked(session: int, packed: bytes) -> Subscription:
-    options, port, ip, client, _ = _PREFIX.unpack_from(packed)
+    options, port, rights, ip, client, _ = _PREFIX.unpack_from(packed)
     group, filter = _key_of(packed)
     start = _PREFIX.size + ip
     return Subscription(
@@ -245,11 +248,12 @@ def _unpacked(session: int, packed: bytes) -> Subscription:
         overflow=options >> 2 & 3,
         interrupted=bool(options & 64),
         is_prepared=bool(options & 128),
+        rights=rights,
     )
 
 
 def _key_of(packed: bytes) -> Key:
-    _, _, ip, client, group = _PREFIX.unpack_from(packed)
+    _, _, _, ip, client, group = _PREFIX.unpack_from(packed)
     start = _PREFIX.size + ip + client
     return packed[start : start + group].decode(), packed[start + group :].decode()
 
@@ -263,6 +267,7 @@ def record_of(subscription: Subscription) -> pb.SubscriptionRecord:
     """The record of a subscription for a handover (§5.4)."""
     record = ended_of(subscription)
     record.address.CopyFrom(address_of(subscription.address))
+    record.rights = subscription.rights
     return record
 
 
@@ -297,4 +302,5 @@ def subscription_from(record: pb.SubscriptionRecord) -> Subscription | None:
         record.group,
         min(record.overflow, MOST_OVERFLOW),
         record.interrupted,
+        rights=record.rights,
     )

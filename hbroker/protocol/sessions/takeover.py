@@ -29,6 +29,7 @@ class _FormerLink:
     """The last address of the former run. `repeats`: how many LEAVEs were repeated."""
 
     address: Address
+    rights: int
     repeats: int = 0
 
 
@@ -40,10 +41,11 @@ class TakeoverNotices:
         self._former: dict[int, _FormerLink] = {}
         self._due: TimerQueue[int] = TimerQueue()
 
-    def handle_link_down(self, now: int, session: int, address: Address) -> None:
-        """The first datagram of another run ended the link of the run at `address`."""
+    def handle_link_down(self, now: int, session: int, address: Address, rights: int) -> None:
+        """The first datagram of another run ended the link of the run at `address`, whose rights have this
+        key."""
         if len(self._former) < _MOST:
-            self._former[session] = _FormerLink(address)
+            self._former[session] = _FormerLink(address, rights)
             self._due.set(session, now + _FIRST)
 
     def handle_link_up(self, session: int, address: Address) -> None:
@@ -58,7 +60,7 @@ class TakeoverNotices:
         for session in self._due.due(now):
             former = self._former[session]
             leave = pb.Leave(session=session, reason=pb.REASON_SESSION_TAKEN_OVER)
-            self._core.send_to(former.address, pack(leave))
+            self._core.send_to(former.address, pack(leave), rights=former.rights)
             if former.repeats < len(_REPEATS):
                 self._due.set(session, now + _REPEATS[former.repeats])
                 former.repeats += 1

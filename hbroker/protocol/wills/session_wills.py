@@ -136,8 +136,8 @@ class SessionWills:
             else:
                 self._break_off(will, min(max(now, record.due - self._context.unix_offset_us), latest))
 
-    def handle_will(self, now: int, link: int, request: pb.Will) -> None:
-        """Handles WILL: registers a will or withdraws it, and answers WILLACK."""
+    def handle_will(self, now: int, link: int, request: pb.Will, rights: Rights = ALL_RIGHTS) -> None:
+        """Handles WILL: registers a will or withdraws it, and answers WILLACK. `rights`: the client's."""
         session = self._sessions.of_link(link)
         if session is None:
             self._diagnostics.drop("unexpected_packet")
@@ -146,7 +146,7 @@ class SessionWills:
         if not request.publish:
             self._withdraw(now, session.id)
         else:
-            self._register(now, link, session.id, request, ack)
+            self._register(now, link, session.id, request, ack, rights)
         if not self._is_saving:
             self._core.send(link, pack(ack))
         elif not self._after_sync.send_reply(link, partial(self._core.send, link, pack(ack))):
@@ -260,7 +260,9 @@ class SessionWills:
 
     # One will
 
-    def _register(self, now: int, link: int, session: int, request: pb.Will, ack: pb.WillAck) -> None:
+    def _register(
+        self, now: int, link: int, session: int, request: pb.Will, ack: pb.WillAck, rights: Rights
+    ) -> None:
         message = _message_from(request.publish)
         if message is None:
             ack.reason = Reason.REASON_PROTOCOL_ERROR
@@ -273,7 +275,7 @@ class SessionWills:
         owner = self._jurisdiction.lookup(message.topic)
         if not topic_is_valid(message.topic):
             ack.reason = Reason.REASON_TOPIC_NAME_INVALID
-        elif is_within(message.topic, STATUS_ROOT):
+        elif is_within(message.topic, STATUS_ROOT) or not rights.may_write(message.topic, message.retain):
             ack.reason = Reason.REASON_NOT_AUTHORIZED
         elif isinstance(owner, Delegation):
             ack.reason = Reason.REASON_NOT_RESPONSIBLE

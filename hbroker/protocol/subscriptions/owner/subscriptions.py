@@ -123,13 +123,29 @@ class OwnerSubscriptions:
         self._subacks = SubAcks()
         self._forwarding_limits = ForwardingLimits()
 
-    def handle_link_up(self, link: int, session: int) -> None:
-        """The events of two workers may arrive out of order. So this may show that an earlier link of the
+    def handle_link_up(self, link: int, session: int, rights: int) -> None:
+        """A session has a link. `rights`: the key of those of its client.
+
+        The events of two workers may arrive out of order. So this may show that an earlier link of the
         session has ended, with the subscriptions of a session that is not persistent."""
         known = self.sessions.get(session)
         if known is not None and known.link != link and not known.is_persistent:
             self._forget(session)
-        self.sessions.connect(link, session)
+        self.sessions.connect(link, session, rights)
+
+    def review_rights(self, link: int, key: int, rights: Rights) -> None:
+        """The client of a link has these rights now: ends the subscriptions that they do not allow."""
+        session = self.sessions.of_link(link)
+        if session is None:
+            return
+        session.rights = key
+        for subscription in list(self.subscription_store.of(session.id)):
+            if rights.may_read(subscription.filter, bool(subscription.group)):
+                continue
+            self._remove(session.id, subscription.key)
+            ack = self._ack(0, subscription.key, subscription.qos)
+            ack.reason = Reason.REASON_NOT_AUTHORIZED
+            self._send_after_replies(link, pack(ack), "subacks_not_sent")
 
     def handle_link_down(self, now: int, link: int, reason: str) -> None:
         """The core has ended the session, unless it is persistent, or its client begins another link
@@ -189,6 +205,8 @@ class OwnerSubscriptions:
             ack.reason = Reason.REASON_TOPIC_FILTER_INVALID
         elif request.qos > MOST_QOS or request.overflow > MOST_OVERFLOW:
             ack.reason = Reason.REASON_PROTOCOL_ERROR
+        elif not _is_allowed(requester.rights, request):
+            ack.reason = Reason.REASON_NOT_AUTHORIZED
         elif not self._jurisdiction.grants:
             ack.reason = Reason.REASON_NOT_SERVING
         else:
@@ -458,6 +476,7 @@ class OwnerSubscriptions:
                 request.client,
                 request.group,
                 request.overflow,
+                rights=session.rights,
             )
         )
         ack.active = True
@@ -533,7 +552,8 @@ class OwnerSubscriptions:
         )
 
     def _restore(self, subscription: Subscription) -> None:
-        self.sessions.open(self.sessions.adopt(subscription.session, subscription.address))
+        client = subscription.address, subscription.rights
+        self.sessions.open(self.sessions.adopt(subscription.session, *client))
         self._add(subscription)
 
     def _remove(self, session: int, key: Key) -> bool:
@@ -602,3 +622,7 @@ def _wants_retained(handling: int, is_new: bool) -> bool:
 def _links(children: Iterable[Delegation]) -> list[int]:
     """The links of these children, each once, however many subtrees the child holds."""
     return list(dict.fromkeys(d.link for d in children if d.link is not None))
+
+
+def _is_allowed(rights: Rights, request: pb.Subscribe) -> bool:
+    return rights.may_read(request.filter, bool(request.group)) and rights.may_be(request.client)

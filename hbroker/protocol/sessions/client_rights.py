@@ -1,0 +1,168 @@
+"""What clients may do at a node that requires tokens (§4.6).
+
+The core asks once for each association, with the token that the client has sent, and keeps the client's
+datagrams until `set_rights`. From then on everything that comes from the client names its rights by their key
+(`Rights.key`). Tokens with equal rights have equal keys, so a client that shows a new token with the same
+rights goes on as before.
+
+A token that is not valid gives no rights. Its client is told so, with NOT_AUTHORIZED, in the answer to each of
+its requests. When a token expires, or its authority is not believed any more, its client has no rights from
+then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hbroker._native import RightsRequestedEvent
+from hbroker.protocol import timers
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.events import Diagnostics, TokenRefused
+from hbroker.protocol.timers import TimerQueue
+from hbroker.rights.rights import ALL_RIGHTS, BlockRights, Rights
+from hbroker.rights.token import InvalidToken, VerifiedToken
+
+__all__ = ["NO_RIGHTS", "ClientRights", "VerifyToken"]
+
+VerifyToken: TypeAlias = Callable[[bytes, float], VerifiedToken]
+"""Verifies a token at a time, in seconds since the Unix epoch. Raises InvalidToken."""
+
+NO_RIGHTS: Final = Rights((BlockRights(),))
+"""The rights of a client without a valid token: it may do nothing."""
+
+_MOST_VERIFIED: Final = 65_536
+"""The most tokens that are not verified again when a client comes back with them."""
+_REPORT_EVERY: Final = timers.SECOND
+"""At most one refused token is reported in this time. All are counted."""
+
+
+@dataclass(slots=True)
+class _Association:
+    """A client's association: its token, and the key of its rights."""
+
+    token: bytes
+    key: int
+
+
+class ClientRights:
+    """The rights of all clients of one node. `verify`: None: no tokens are required. `most`: the most
+    associations."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        verify: VerifyToken | None,
+        diagnostics: Diagnostics,
+        *,
+        most: int,
+        unix_offset_us: int,
+    ) -> None:
+        self._core = core
+        self._verify = verify
+        self._diagnostics = diagnostics
+        self._most = most
+        self._unix_offset_us = unix_offset_us
+        self._verified: dict[bytes, VerifiedToken] = {}
+        """The tokens that were verified last."""
+        self._associations: dict[int, _Association] = {}
+        self._rights = {NO_RIGHTS.key: NO_RIGHTS}
+        self._users: dict[int, int] = {}
+        """How many associations have the rights of each key."""
+        self._expiries: TimerQueue[int] = TimerQueue()
+        self._report_from = 0
+
+    # Change
+
+    def handle_request(self, now: int, event: RightsRequestedEvent) -> None:
+        """A client has shown its token: says what it may do."""
+        if self._verify is None:
+            return
+        if len(self._associations) >= self._most:
+            self._forget_ended()
+        self._decide(now, event.association, event.token, lambda why: self._refuse(now, event, why))
+
+    def review(self, now: int) -> None:
+        """The authorities have changed: verifies every token again."""
+        self._verified.clear()
+        for association, known in list(self._associations.items()):
+            self._decide(now, association, known.token, lambda why: None)
+
+    def handle_timeout(self, now: int) -> None:
+        """Takes the rights of clients whose tokens have expired."""
+        for association in self._expiries.due(now):
+            self._diagnostics.count("tokens_expired")
+            self._set(association, self._associations[association].token, NO_RIGHTS)
+
+    # Read
+
+    def of(self, key: int) -> Rights:
+        """The rights with this key. 0: everything is allowed."""
+        return ALL_RIGHTS if key == 0 else self._rights.get(key, NO_RIGHTS)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due, in microseconds; None: never."""
+        return self._expiries.next()
+
+    def _decide(self, now: int, association: int, token: bytes, refuse: Callable[[str], None]) -> None:
+        try:
+            verified = self._verified_token(now, token)
+        except InvalidToken as why:
+            refuse(str(why))
+            self._set(association, b"", NO_RIGHTS)
+            return
+        if self._set(association, token, verified.rights) and verified.expires_at is not None:
+            # A token is valid during the whole of its last second.
+            self._expiries.set(
+                association, (verified.expires_at + 1) * timers.SECOND - self._unix_offset_us
+            )
+
+    def _verified_token(self, now: int, token: bytes) -> VerifiedToken:
+        assert self._verify is not None
+        seconds = (now + self._unix_offset_us) / timers.SECOND
+        if not token:
+            raise InvalidToken("the client has no token")
+        known = self._verified.pop(token, None)
+        if known is None or (known.expires_at is not None and seconds > known.expires_at):
+            known = self._verify(token, seconds)
+        self._verified[token] = known  # The last ones are kept.
+        if len(self._verified) > _MOST_VERIFIED:
+            del self._verified[next(iter(self._verified))]
+        return known
+
+    def _set(self, association: int, token: bytes, rights: Rights) -> bool:
+        """Returns whether the association still exists."""
+        self._forget(association)
+        blocks = [(block.write, block.retain) for block in rights.blocks]
+        if not self._core.set_rights(association, rights.key, blocks):
+            return False
+        self._associations[association] = _Association(token, rights.key)
+        self._rights[rights.key] = rights
+        self._users[rights.key] = self._users.get(rights.key, 0) + 1
+        return True
+
+    def _forget(self, association: int) -> None:
+        self._expiries.cancel(association)
+        known = self._associations.pop(association, None)
+        if known is None:
+            return
+        self._users[known.key] -= 1
+        if not self._users[known.key]:
+            del self._users[known.key]
+            if known.key != NO_RIGHTS.key:
+                del self._rights[known.key]
+
+    def _forget_ended(self) -> None:
+        """Forgets the associations that the core does not have any more. The core has no more than `most`."""
+        for association, known in list(self._associations.items()):
+            rights = self._rights[known.key]
+            blocks = [(block.write, block.retain) for block in rights.blocks]
+            if not self._core.set_rights(association, known.key, blocks):
+                self._forget(association)
+
+    def _refuse(self, now: int, event: RightsRequestedEvent, why: str) -> None:
+        self._diagnostics.count("tokens_refused")
+        if now >= self._report_from:
+            self._report_from = now + _REPORT_EVERY
+            self._diagnostics.add_event(TokenRefused(event.source, why))
