@@ -9,6 +9,7 @@
     capture     dissects datagrams
     check       validates topology files
     keys        makes keys and certificates
+    token       makes, narrows and inspects tokens
     commands    the table of commands, and how a command is declared
     flags       flags and values that several commands share
     output      tables, colours and JSON

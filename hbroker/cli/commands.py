@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "node": ("network.node", "run one node in this process"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
     "keys": ("keys", "make the keys and certificates of a network or a node"),
+    "token": ("token", "make, narrow or inspect tokens: what native clients may do"),
     "store": ("stores.store", "show, verify or change what a node has on disk"),
     "passwd": ("gateways.passwd", "set passwords of MQTT clients"),
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hbroker._native import Credentials
     from hbroker.addresses import Address
     from hbroker.config import GatewaySettings, NodeSettings, SecuritySettings
+    from hbroker.identity.authority import Authority
     from hbroker.runtime.launcher.run_directory import RunDirectory
     from hbroker.sync import Client
     from hbroker.topology import Topology
@@ -312,3 +313,31 @@ def refuse(flags: Collection[str], why: str, remedy: str) -> None:
 def refuse_beside_config(keys: Collection[str]) -> None:
     """Raises ConfigError if a flag is given that `--config` replaces, since the file has its value."""
     refuse(keys, "does not go with --config", "change the file, or leave out --config")
+
+
+def with_authority(base: Path, network: str | None) -> RunDirectory:
+    """The folder of the network, which has an authority. Raises ConfigError."""
+    from hbroker.runtime.launcher.run_directory import RunDirectory
+
+    names = [file.parent.parent.name for file in sorted(base.glob("*/authority/authority.crt"))]
+    if network is not None and network not in names:
+        remedy = "make it with `hbroker keys init FILE`, or name another network"
+        raise ConfigError(f"the network {network!r} has no authority here", file=str(base), remedy=remedy)
+    if network is None and not names:
+        remedy = "make it with `hbroker keys init FILE`, or give --state-dir"
+        raise ConfigError("no network has an authority here", file=str(base), remedy=remedy)
+    if network is None and len(names) > 1:
+        remedy = f"name one of {', '.join(names)} with --network"
+        raise ConfigError("several networks have an authority here", file=str(base), remedy=remedy)
+    return RunDirectory(base, network or names[0])
+
+
+def authority_of(directory: RunDirectory) -> Authority:
+    """The authority in the folder of a network, with its private key. Raises ConfigError and OSError."""
+    from hbroker.identity.authority import Authority
+
+    try:
+        return Authority.load(directory.authority)
+    except FileNotFoundError:
+        file = str(directory.authority / "authority.key")
+        raise ConfigError("the key of the authority is not here", file=file, remedy="put it back") from None

@@ -13,7 +13,7 @@ import click
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import PATH, WHOLE, state_dir_flag
+from hbroker.cli.flags import PATH, WHOLE, authority_of, state_dir_flag, with_authority
 from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ def keys(
     if action == "rotate":
         if len(arguments) != 2 or arguments[1] not in ("1", "2", "3"):
             raise click.UsageError("rotate is followed by the name of a network, and by 1, 2 or 3")
-        return _rotate(_with_authority(state_dir, arguments[0]), arguments[1])
+        return _rotate(with_authority(state_dir, arguments[0]), arguments[1])
     name, *subtrees = arguments
     if not subtrees or out is None:
         raise click.UsageError("issue is followed by a name and its subtrees, and needs --out")
-    return _issue(name, subtrees, out, days or _YEAR_DAYS, _with_authority(state_dir, network))
+    return _issue(name, subtrees, out, days or _YEAR_DAYS, with_authority(state_dir, network))
 
 
 def _init(file: str, state_dir: Path) -> int:
@@ -102,15 +102,10 @@ def _init(file: str, state_dir: Path) -> int:
 
 
 def _issue(name: str, subtrees: list[str], out: Path, days: int, directory: RunDirectory) -> int:
-    from hbroker.identity.authority import Authority
     from hbroker.identity.node_identity import Identity
     from hbroker.storage.disk import replace_file
 
-    try:
-        authority = Authority.load(directory.authority)
-    except FileNotFoundError:
-        file = str(directory.authority / "authority.key")
-        raise ConfigError("the key of the authority is not here", file=file, remedy="put it back") from None
+    authority = authority_of(directory)
     try:
         key = Identity.load(out, name).key
     except FileNotFoundError:
@@ -157,20 +152,3 @@ the old authority is not believed any more.
 Copy {folder}/authority.crt to all other hosts once more, and send SIGHUP to all nodes and
 gateways that `hbroker up` does not run.""",
 )
-
-
-def _with_authority(base: Path, network: str | None) -> RunDirectory:
-    """The folder of the network, which has an authority. Raises ConfigError."""
-    from hbroker.runtime.launcher.run_directory import RunDirectory
-
-    names = [file.parent.parent.name for file in sorted(base.glob("*/authority/authority.crt"))]
-    if network is not None and network not in names:
-        remedy = "make it with `hbroker keys init FILE`, or name another network"
-        raise ConfigError(f"the network {network!r} has no authority here", file=str(base), remedy=remedy)
-    if network is None and not names:
-        remedy = "make it with `hbroker keys init FILE`, or give --state-dir"
-        raise ConfigError("no network has an authority here", file=str(base), remedy=remedy)
-    if network is None and len(names) > 1:
-        remedy = f"name one of {', '.join(names)} with --network"
-        raise ConfigError("several networks have an authority here", file=str(base), remedy=remedy)
-    return RunDirectory(base, network or names[0])

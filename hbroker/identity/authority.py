@@ -61,9 +61,12 @@ class AuthorityCertificate:
     """The certificate of the authority of one network. It verifies the certificates of nodes."""
 
     def __init__(self, certificate: x509.Certificate) -> None:
-        """Use `load_all`. Raises ValueError if this is not the certificate of a CA."""
+        """Use `load_all`. Raises ValueError if this is not the certificate of a CA with an Ed25519 key."""
         if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
             raise ValueError("it is not the certificate of an authority")
+        key = certificate.public_key()
+        if not isinstance(key, Ed25519PublicKey):
+            raise ValueError("its key is not an Ed25519 key")
         self.network: Final = common_name(certificate)
         """The name of the network."""
         self.certificate: Final = certificate.public_bytes(Encoding.DER)
@@ -72,12 +75,19 @@ class AuthorityCertificate:
         """The last second of the certificate's validity, since the Unix epoch."""
         self.parsed: Final = certificate
         """The certificate, as it was parsed."""
+        self.public_key: Final = key
+        """The public key: it verifies certificates of nodes, and tokens of clients."""
 
     @classmethod
     def load_all(cls, folder: Path) -> list[AuthorityCertificate]:
-        """The certificates in `authority.crt`: two while the authority is replaced
-        (`hbroker.identity.rotation`). Raises OSError, and ConfigError if the file is malformed."""
+        """The certificates in `authority.crt` of this folder. Raises as `load_file`."""
         file, _ = _files(folder)
+        return cls.load_file(file)
+
+    @staticmethod
+    def load_file(file: Path) -> list[AuthorityCertificate]:
+        """The certificates in a file: two while the authority is replaced (`hbroker.identity.rotation`).
+        Raises OSError, and ConfigError if the file is malformed."""
         try:
             return list(map(AuthorityCertificate, read_certificates(file)))
         except (OSError, ConfigError):

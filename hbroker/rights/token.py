@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import biscuit_auth
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -26,8 +26,6 @@ from hbroker.rights.rights import BlockRights, Rights
 from hbroker.rights.wire import MOST_BLOCKS, MOST_BYTES, read_blocks
 
 __all__ = ["Contents", "InvalidToken", "VerifiedToken", "attenuate", "create", "inspect", "verify"]
-
-_MOST_CHARACTERS: Final = (MOST_BYTES + 2) // 3 * 4
 
 
 class InvalidToken(HBrokerError):
@@ -118,27 +116,37 @@ def inspect(token: str | bytes) -> Contents:
 def _verified(
     data: bytes, authorities: Sequence[Ed25519PublicKey], now: float
 ) -> tuple[biscuit_auth.Biscuit, Contents]:
+    """The token, as Biscuit and as hbroker reads it. The signatures are first: so a stranger cannot have a
+    node read much. Raises InvalidToken."""
+    biscuit = next(filter(None, (_signed_by(authority, data) for authority in authorities)), None)
+    if biscuit is None:
+        raise InvalidToken(
+            "no authority that is believed has signed the token: it is of another network, was changed, or "
+            "is not complete"
+        )
     contents = _contents(data)
-    for authority in authorities:
+    if contents.expires_at is not None and now > contents.expires_at:
+        raise InvalidToken(
+            f"the token expired at {utc(contents.expires_at)}: get another one, or set the clock"
+        )
+    return biscuit, contents
+
+
+def _signed_by(authority: Ed25519PublicKey, data: bytes) -> biscuit_auth.Biscuit | None:
+    try:
         key = biscuit_auth.PublicKey(f"ed25519/{authority.public_bytes_raw().hex()}")
-        try:
-            biscuit = biscuit_auth.Biscuit.from_bytes(data, key)
-        except Exception:  # The errors of the library have no other class in common.
-            continue
-        if contents.expires_at is not None and now > contents.expires_at:
-            raise InvalidToken(
-                f"the token expired at {utc(contents.expires_at)}: get another one, or set the clock"
-            )
-        return biscuit, contents
-    raise InvalidToken("the token was signed by another authority, or was changed afterwards")
+        return biscuit_auth.Biscuit.from_bytes(data, key)
+    except Exception:  # The errors of the library have no other class in common.
+        return None
 
 
 def _bytes(token: str | bytes) -> bytes:
-    """The token as bytes. Raises InvalidToken if the text is not the one of these bytes."""
+    """The token as bytes. Raises InvalidToken if it is too large, or if the text is not that of its bytes."""
+    size = len(token) if isinstance(token, bytes) else len(token) // 4 * 3 - 2
+    if size > MOST_BYTES:
+        _refuse(f"it has over {MOST_BYTES} bytes")
     if isinstance(token, bytes):
         return token
-    if len(token) > _MOST_CHARACTERS:
-        _refuse(f"it has {len(token)} characters, over {_MOST_CHARACTERS}")
     try:
         data = base64.b64decode(token, altchars=b"-_", validate=True)
         if base64.urlsafe_b64encode(data).decode("ascii") == token:

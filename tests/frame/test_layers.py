@@ -21,8 +21,10 @@ BELOW_THE_PUBLIC_API = (
     "identity",
     "properties.py",
     "protocol",
+    "rights",
     "runtime",
     "subtree.py",
+    "topic_filters.py",
     "topology",
 )
 BESIDE_ITS_MODULES = {"_native"}
