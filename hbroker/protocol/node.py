@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, TypeAlias
 
-from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, OverflowEvent
+from hbroker._native import (
+    ControlEvent,
+    LinkDownEvent,
+    LinkUpEvent,
+    OverflowEvent,
+    RightsChangedEvent,
+    RightsRequestedEvent,
+)
 from hbroker._proto import packet_pb2 as pb
 from hbroker.addresses import format_address
 from hbroker.config import NodeSettings
@@ -34,6 +41,7 @@ from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant, Jurisdic
 from hbroker.protocol.packets import Body, address_from, body_of
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.resolution.responder import Responder
+from hbroker.protocol.sessions.client_rights import ClientRights, VerifyToken
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.sessions.takeover import TakeoverNotices
 from hbroker.protocol.status import StatusTopic, session_counters, split_drops
@@ -69,6 +77,7 @@ class Node:
     - `restored`: what an earlier run saved. `storage`: saves records for the next run.
     - `process_usage`: returns what only the process knows, for the status.
     - `certified_name`: as in `NodeContext`.
+    - `verify_token`: verifies a client's token; None: no tokens are required.
     """
 
     def __init__(
@@ -83,6 +92,7 @@ class Node:
         storage: Storage | None = None,
         process_usage: Callable[[], Mapping[str, object]] = dict,
         certified_name: CertifiedName | None = None,
+        verify_token: VerifyToken | None = None,
     ) -> None:
         self._settings = settings
         diagnostics = self._diagnostics = Diagnostics()
@@ -120,6 +130,10 @@ class Node:
         self.sessions = self.owner_subscriptions.sessions
         self.subscription_store = self.owner_subscriptions.subscription_store
         self.wills = SessionWills(context, self.sessions)
+        most = settings.limits.sessions
+        self._client_rights = ClientRights(
+            core, verify_token, diagnostics, most=most, unix_offset_us=unix_offset_us
+        )
         self._takeover_notices = TakeoverNotices(core)
         self._responder = Responder(context)
         movable = (self.owner_subscriptions, self._recovery)
@@ -165,8 +179,13 @@ class Node:
         match event:
             case ControlEvent():
                 self._handle_packet(now, event)
+            case RightsRequestedEvent():
+                self._client_rights.handle_request(now, event)
+            case RightsChangedEvent():
+                self._review_rights(event.link, event.rights)
             case LinkUpEvent() if event.inbound:
-                self.owner_subscriptions.handle_link_up(event.link, event.session)
+                self.owner_subscriptions.handle_link_up(event.link, event.session, event.rights)
+                self._review_rights(event.link, event.rights)
                 self.wills.handle_link_up(event.session)
                 self._takeover_notices.handle_link_up(event.session, event.address)
             case LinkDownEvent():
@@ -190,6 +209,7 @@ class Node:
         if deadline is None or now < deadline:
             return
         self._after_sync.handle_timeout()
+        self._client_rights.handle_timeout(now)
         self._context.epoch_clock.handle_timeout(now)
         self.owner_subscriptions.handle_timeout(now)
         self._takeover_notices.handle_timeout(now)
@@ -216,12 +236,17 @@ class Node:
         for claim in self.claims:
             claim.leave(now)
 
+    def review_tokens(self, now: int) -> None:
+        """`verify_token` believes others than before: looks at the tokens of all clients again."""
+        self._client_rights.review(now)
+
     # Read
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due next, in microseconds; None: never."""
         parts = (
             self._after_sync,
+            self._client_rights,
             self._context.epoch_clock,
             self.delegations,
             self._orders,
@@ -317,7 +342,7 @@ class Node:
             case pb.Join() | pb.Subscribe() | pb.PubConnect():
                 self._handle_request(now, event, body)
             case pb.Order() if event.link is None:
-                self._orders.handle_order(now, event.source, body)
+                self._orders.handle_order(now, Requester(event.source, rights_key=event.rights), body)
             case pb.Challenge() if event.link is None:
                 for claim in self.claims:
                     claim.handle_challenge(now, event.source, body)
@@ -333,7 +358,7 @@ class Node:
             case pb.Leave() if event.link is not None and not self._is_parent(event.link):
                 self._handle_client_leave(now, event.link, body)
             case pb.Will() if event.link is not None and not self._is_parent(event.link):
-                self.wills.handle_will(now, event.link, body)
+                self.wills.handle_will(now, event.link, body, self._client_rights.of(event.rights))
             case _:
                 self._expect(False)
 
@@ -345,6 +370,8 @@ class Node:
         match body:
             case pb.PubConnect():
                 self._responder.handle_pubconnect(requester, body)
+            case pb.Join() if not requester.rights.is_unlimited:
+                self._diagnostics.drop("not_authorized")  # It is a client's.
             case pb.Join():
                 self._join_responder.handle_join(now, requester, body)
             case pb.Subscribe():
@@ -353,14 +380,15 @@ class Node:
 
     def _requester(self, event: ControlEvent, origin: pb.Origin | None) -> Requester | None:
         """§4.3: only a parent may name an origin, and a parent only forwards requests."""
+        rights, key = self._client_rights.of(event.rights), event.rights
         if event.link is None:
-            return Requester(event.source)
+            return Requester(event.source, rights=rights, rights_key=key)
         if not self._is_parent(event.link):
-            return Requester(event.source, session_link=event.link)
+            return Requester(event.source, session_link=event.link, rights=rights, rights_key=key)
         address = None if origin is None else address_from(origin.address)
         if origin is None or address is None:
             return None
-        return Requester(address, origin.hops, parent_link=event.link)
+        return Requester(address, origin.hops, parent_link=event.link, rights_key=origin.rights)
 
     def _handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
         for claim in self.claims:
@@ -376,11 +404,18 @@ class Node:
         if not self._is_parent(link):
             self._core.close(link)
 
+    def _review_rights(self, link: int, key: int) -> None:
+        rights = self._client_rights.of(key)
+        if not rights.is_unlimited:
+            self.owner_subscriptions.review_rights(link, key, rights)
+
     def _handle_session_down(self, now: int, event: LinkDownEvent) -> None:
+        session = self.sessions.of_link(event.link)
+        rights = 0 if session is None else session.rights
         self.owner_subscriptions.handle_link_down(now, event.link, event.reason)
         self.wills.handle_link_down(now, event.session, event.reason)
         if event.reason == "taken_over":
-            self._takeover_notices.handle_link_down(now, event.session, event.address)
+            self._takeover_notices.handle_link_down(now, event.session, event.address, rights)
 
     def _handle_client_leave(self, now: int, link: int, leave: pb.Leave) -> None:
         session = self.sessions.of_link(link)

@@ -356,7 +356,9 @@ class World:
             self._in_order(address, lambda: self.nodes[address].receive_in_session(packet))
         return True
 
-    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+    def send_to(
+        self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0, rights: int = 0
+    ) -> None:
         self._written_to.add(address)
         self.sent.append((address, packet, pad_to))
         node = self.nodes.get(address)

@@ -72,7 +72,7 @@ class FakeCore:
     def connect(self, address: Address, token: bytes = b"") -> int:
         return self.network.open(self, address, self.session)
 
-    def adopt(self, session: int, address: Address) -> int:
+    def adopt(self, session: int, address: Address, rights: int = 0) -> int:
         for link, fake_link in self.links.items():
             if fake_link.session == session:
                 return link
@@ -100,7 +100,9 @@ class FakeCore:
         self.network.carry(self.links[link], self, packet)
         return True
 
-    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+    def send_to(
+        self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0, rights: int = 0
+    ) -> None:
         self.network.cast(self, address, packet)
 
     def token_for(self, address: Address) -> bytes:

@@ -56,7 +56,9 @@ class ScriptedCore:
         self.sent.append((link, body_of(packet)))
         return True
 
-    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+    def send_to(
+        self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0, rights: int = 0
+    ) -> None:
         self.sent_outside.append((address, body_of(packet)))
 
     def is_half_open(self, link: int) -> bool:
@@ -74,7 +76,7 @@ class ScriptedCore:
     def close(self, link: int) -> None:
         self.closed.append(link)
 
-    def adopt(self, session: int, address: Address) -> int:
+    def adopt(self, session: int, address: Address, rights: int = 0) -> int:
         self.adopted.append((session, address))
         return next(self._links)
 

@@ -26,7 +26,8 @@ from hbroker.protocol.hierarchy.child.subtree_claim import SubtreeClaim
 from hbroker.protocol.hierarchy.child.subtree_claims import SubtreeClaims
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces, is_proof
 from hbroker.protocol.ownership.jurisdiction import Grant
-from hbroker.protocol.packets import TEMPORARY_REASONS, Address, Reason, pack, reason_name
+from hbroker.protocol.packets import TEMPORARY_REASONS, Address, Reason, reason_name
+from hbroker.protocol.requester import Requester
 from hbroker.subtree import is_grantable, is_within
 
 __all__ = ["OrderHandler"]
@@ -51,10 +52,10 @@ _NAMES: Final = {
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """One order, until it has ended. `requester`: the address to which its end is sent."""
+    """One order, until it has ended. `requester`: to whom its end is sent."""
 
     order: pb.Order
-    requester: Address
+    requester: Requester
     refusal: tuple[pb.Reason, str] | None = None
     is_carried_out: bool = False
     awaits_disk: bool = False
@@ -100,23 +101,23 @@ class OrderHandler:
 
     # Change
 
-    def handle_order(self, now: int, source: Address, order: pb.Order) -> None:
+    def handle_order(self, now: int, requester: Requester, order: pb.Order) -> None:
         """Handles an order, or the repeat of one, and answers it."""
         if order.node != self._settings.name:
             text = f"this node is called {self._settings.name!r}"
-            self._answer(source, order, Reason.REASON_NOT_RESPONSIBLE, text)
-        elif not self._is_proved(now, source, order):
-            nonce = self._nonces.current(now, "order", *source, order.request)
+            self._answer(requester, order, Reason.REASON_NOT_RESPONSIBLE, text)
+        elif not self._is_proved(now, requester.address, order):
+            nonce = self._nonces.current(now, "order", *requester.address, order.request)
             text = "the order does not prove the network's join key: give --join-key-file"
-            self._answer(source, order, Reason.REASON_NOT_AUTHORIZED, text, nonce)
+            self._answer(requester, order, Reason.REASON_NOT_AUTHORIZED, text, nonce)
         else:
             request = self._requests.get(now, order.request)
             if request is None and not self._has_room(now, order):
                 text = f"{MOST_REMEMBERED:,} orders came within three minutes: try again later"
-                self._answer(source, order, Reason.REASON_QUOTA_EXCEEDED, text)
+                self._answer(requester, order, Reason.REASON_QUOTA_EXCEEDED, text)
                 return
             if request is None:
-                request = _Request(order, source)
+                request = _Request(order, requester)
                 self._requests.put(order.request, request, now + MEMORY)
                 self._begin(now, request)
             self._check(now, request)
@@ -246,7 +247,7 @@ class OrderHandler:
 
     def _answer(
         self,
-        address: Address,
+        requester: Requester,
         order: pb.Order,
         reason: pb.Reason,
         text: str = "",
@@ -256,7 +257,7 @@ class OrderHandler:
     ) -> None:
         name = self._settings.name
         ack = pb.OrderAck(request=order.request, reason=reason, node=name, done=done, text=text, nonce=nonce)
-        self._context.core.send_to(address, pack(ack))
+        requester.answer(self._context.core, ack)
 
 
 def _why(refused: pb.JoinAck) -> str:

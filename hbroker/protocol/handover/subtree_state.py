@@ -378,6 +378,8 @@ class SubtreeState:
         session = self._owner_subscriptions.sessions.get(subscription.session)
         link = None if session is None else session.link
         address = None if link is None else self._core.peer_of(link)
+        if session is not None:
+            subscription = replace(subscription, rights=session.rights)
         return record_of(subscription if address is None else replace(subscription, address=address))
 
 

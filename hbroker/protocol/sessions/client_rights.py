@@ -5,9 +5,9 @@ datagrams until `set_rights`. From then on everything that comes from the client
 (`Rights.key`). Tokens with equal rights have equal keys, so a client that shows a new token with the same
 rights goes on as before.
 
-A token that is not valid gives no rights. Its client is told so, with NOT_AUTHORIZED, in the answer to each of
-its requests. When a token expires, or its authority is not believed any more, its client has no rights from
-then on.
+A token that is not valid gives no rights. Its client is told so, with NOT_AUTHORIZED, in the answer to each
+of its requests. When a token expires, or its authority is not believed any more, its client has no rights
+from then on.
 """
 
 from __future__ import annotations
@@ -114,9 +114,7 @@ class ClientRights:
             return
         if self._set(association, token, verified.rights) and verified.expires_at is not None:
             # A token is valid during the whole of its last second.
-            self._expiries.set(
-                association, (verified.expires_at + 1) * timers.SECOND - self._unix_offset_us
-            )
+            self._expiries.set(association, (verified.expires_at + 1) * timers.SECOND - self._unix_offset_us)
 
     def _verified_token(self, now: int, token: bytes) -> VerifiedToken:
         assert self._verify is not None

@@ -48,7 +48,8 @@ class Subscription:
     - `group`: empty: it is not shared.
     - `overflow`: what the owner does when its queue overflows (§7.8).
     - `interrupted`: since it was made, an owner of topics that it matches was lost (§6.4).
-    - `rights`: the key of the rights of its client (§4.6).
+    - `rights`: the key of the rights of its client (§4.6), while it is made or handed over. Afterwards its
+      session has them.
     - `is_prepared`: it came with a handover of a subtree that this node does not serve yet, and is here for
       nothing else (§5.4).
     """
@@ -212,9 +213,8 @@ def _each(known: bytes | _SessionSubscriptions | None) -> Iterable[bytes]:
     return () if known is None else (known,)
 
 
-_PREFIX: Final = Struct("<BHQBII")
-"""Options, port, rights, and the lengths of the texts that follow: ip, client, group. The filter is the last
-text."""
+_PREFIX: Final = Struct("<BHBII")
+"""Options, port, and the lengths of the texts that follow: ip, client, group. The filter is the last text."""
 
 
 def _packed(subscription: Subscription) -> bytes:
@@ -229,11 +229,11 @@ def _packed(subscription: Subscription) -> bytes:
         | subscription.interrupted << 6
         | subscription.is_prepared << 7
     )
-    return _PREFIX.pack(options, port, subscription.rights, *map(len, texts[:3])) + b"".join(texts)
+    return _PREFIX.pack(options, port, *map(len, texts[:3])) + b"".join(texts)
 
 
 def _unpacked(session: int, packed: bytes) -> Subscription:
-    options, port, rights, ip, client, _ = _PREFIX.unpack_from(packed)
+    options, port, ip, client, _ = _PREFIX.unpack_from(packed)
     group, filter = _key_of(packed)
     start = _PREFIX.size + ip
     return Subscription(
@@ -248,12 +248,11 @@ def _unpacked(session: int, packed: bytes) -> Subscription:
         overflow=options >> 2 & 3,
         interrupted=bool(options & 64),
         is_prepared=bool(options & 128),
-        rights=rights,
     )
 
 
 def _key_of(packed: bytes) -> Key:
-    _, _, _, ip, client, group = _PREFIX.unpack_from(packed)
+    _, _, ip, client, group = _PREFIX.unpack_from(packed)
     start = _PREFIX.size + ip + client
     return packed[start : start + group].decode(), packed[start + group :].decode()
 

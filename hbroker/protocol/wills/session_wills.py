@@ -33,6 +33,7 @@ from hbroker.protocol.sessions.session_table import SessionTable
 from hbroker.protocol.state_machine import StateMachine
 from hbroker.protocol.storage import SavedWill
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND, TimerQueue
+from hbroker.rights.rights import ALL_RIGHTS, Rights
 from hbroker.subtree import is_within
 
 if TYPE_CHECKING:

@@ -25,10 +25,13 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from hbroker._native import Config, Endpoint
 from hbroker.addresses import Address, format_address
 from hbroker.config import Durability, NodeSettings
 from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.identity.authority import AuthorityCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.protocol.events import (
     ChildJoined,
@@ -38,10 +41,12 @@ from hbroker.protocol.events import (
     NodeEvent,
     PolicyLowered,
     Refused,
+    TokenRefused,
     Unproved,
 )
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import reason_name
+from hbroker.rights.token import VerifiedToken, verify
 from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, name_in
 from hbroker.runtime.driver import Driver
@@ -61,6 +66,8 @@ SHORT_DRAIN_S: Final = 0.1
 
 STORE_CHECK_S: Final = 1.0
 """Seconds between two looks at how the store's disk does."""
+
+_WARNINGS: Final = (Refused, Unproved, NameTaken, LeaseLost, PolicyLowered, JoinDenied, TokenRefused)
 
 _STOPPED: Final = 0
 _FAILED: Final = 1
@@ -112,6 +119,7 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
         queue_bytes=settings.limits.queue_bytes,
         telemetry=settings.telemetry.is_on,
         credentials=credentials_of(settings.security, settings.name),
+        requires_tokens=settings.security.requires_tokens,
     )
 
 
@@ -141,6 +149,7 @@ class _Process:
         if not settings.security.is_on:
             self._log.warning("security_off", danger="nothing is encrypted, and no node proves who it is")
         self._configured, self._reload = settings, reload
+        self._authorities = _authorities(settings)
         if files is not None:
             had_store = self._open_store(files.path.with_name(f"{files.path.name}.store"))
             if restored is not None:
@@ -160,6 +169,7 @@ class _Process:
             storage=files,
             process_usage=self._process_status,
             certified_name=self._certified_name if settings.security.is_on else None,
+            verify_token=self._verify_token if settings.security.requires_tokens else None,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
@@ -251,12 +261,21 @@ class _Process:
     def _read_credentials(self) -> None:
         """Raises ConfigError and OSError."""
         credentials = credentials_of(self._configured.security, self._configured.name)
-        if credentials is not None:
-            self._endpoint.set_credentials(credentials)
+        if credentials is None:
+            return
+        self._endpoint.set_credentials(credentials)
+        authorities = _authorities(self._configured)
+        if authorities != self._authorities:
+            self._authorities = authorities
+            self._node.review_tokens(clock())
+            self._driver.wake()
 
     def _process_status(self) -> dict[str, object]:
         """What its status says of the process."""
         return {**process_usage(), "security": "on" if self._configured.security.is_on else "off"}
+
+    def _verify_token(self, token: bytes, now: float) -> VerifiedToken:
+        return verify(token, self._authorities, now)
 
     def _certified_name(self, peer: Address) -> str | None:
         certificate = self._endpoint.certificate(peer)
@@ -335,17 +354,27 @@ class _Process:
         entry = {field.name: getattr(node_event, field.name) for field in fields(node_event)}
         if isinstance(node_event, Refused):
             entry["reason"] = reason_name(node_event.reason)
-        if isinstance(node_event, ChildJoined | JoinDenied | NameTaken):
+        if isinstance(node_event, ChildJoined | JoinDenied | NameTaken | TokenRefused):
             entry["address"] = format_address(node_event.address)
         if isinstance(node_event, NameTaken):
             entry["advice"] = "it claims nothing until the other has left: give one of the two another name"
         if isinstance(node_event, Unproved):
             entry["advice"] = "see that both nodes have the network's join key; this one goes on asking"
         event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node_event).__name__).lower()
-        if isinstance(node_event, Refused | Unproved | NameTaken | LeaseLost | PolicyLowered | JoinDenied):
+        if isinstance(node_event, _WARNINGS):
             self._log.warning(event, **entry)
         else:
             self._log.info(event, **entry)
+
+
+def _authorities(settings: NodeSettings) -> list[Ed25519PublicKey]:
+    """Whose signatures of tokens the node believes. Raises ConfigError and OSError."""
+    if not settings.security.requires_tokens:
+        return []
+    return [
+        authority.public_key
+        for authority in AuthorityCertificate.load_file(Path(settings.security.authority))
+    ]
 
 
 def _token_key(settings: NodeSettings) -> bytes:

@@ -43,7 +43,7 @@ def restarted() -> OwnerSubscriptions:
     context = NodeContext(settings, *shared, clock=lambda: 0, incarnation=1, unix_offset_us=0)
     owner_subscriptions = OwnerSubscriptions(context, watch=lambda subscription, ended: None)
     owner_subscriptions.restore(0, [SUBSCRIPTION])
-    owner_subscriptions.handle_link_up(1, SUBSCRIPTION.session)
+    owner_subscriptions.handle_link_up(1, SUBSCRIPTION.session, 0)
     return owner_subscriptions
 
 

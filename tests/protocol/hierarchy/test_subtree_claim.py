@@ -48,7 +48,9 @@ class Recorder(FakeCore):
         self.sent.append(body)
         return True
 
-    def send_to(self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
+    def send_to(
+        self, address: Address, packet: bytes, token: bytes = b"", pad_to: int = 0, rights: int = 0
+    ) -> None:
         body = body_of(packet)
         assert body is not None
         self.cast.append((address, body, token))

@@ -97,7 +97,7 @@ def test_an_idle_session_with_one_subscription_takes_a_few_hundred_bytes() -> No
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(session_count):
-            session = sessions.connect((1 << 50) + number, (1 << 63) + number)
+            session = sessions.connect((1 << 50) + number, (1 << 63) + number, 0)
             filter = f"bench/01234567/{number:09}"
             subscription_store.add(Subscription(session.id, (f"10.1.1.{number}", 5_000 + number), filter, 1))
         after, _ = tracemalloc.get_traced_memory()

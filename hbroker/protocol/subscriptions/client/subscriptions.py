@@ -264,8 +264,9 @@ class ClientSubscriptions:
             self._forget_if_unwanted(link, (suback.group, suback.filter))
         if subscription is None or not suback.node:
             return
-        # §7.8: the client chose that the session ends when its queue overflows.
-        if suback.reason == Reason.REASON_QUOTA_EXCEEDED:
+        # §7.8: the client chose that the session ends when its queue overflows. §4.6: it has no right to it
+        # any more.
+        if suback.reason in (Reason.REASON_QUOTA_EXCEEDED, Reason.REASON_NOT_AUTHORIZED):
             self._abandon_all(now, subscription, suback.reason)
         else:
             self.owners.handle_owner_change(now, subscription, link, source, suback)

@@ -37,6 +37,7 @@ from hbroker.protocol.storage import SavedSession
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.subscriptions.shared import group_is_valid
 from hbroker.protocol.timers import TimerQueue, earliest
+from hbroker.rights.rights import Rights
 
 if TYPE_CHECKING:
     from hbroker.protocol.handover.subtree_state import ReceivedState
