@@ -1,5 +1,6 @@
 //! Associations over a path that loses, repeats, reorders and changes datagrams, and that others write to.
 
+mod admission;
 mod probes;
 
 use std::collections::BTreeMap;

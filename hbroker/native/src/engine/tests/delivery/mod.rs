@@ -8,3 +8,4 @@ mod large;
 mod one_owner;
 mod publisher_ids;
 mod redirect;
+mod rights;
