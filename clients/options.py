@@ -113,6 +113,14 @@ AUTHORITY: Final = Flag[str | None](
     refusal="--cafile argument given but no file specified.",
     help="the certificate of the network's authority (default: HBROKER_AUTHORITY, or this host's)",
 )
+TOKEN: Final = Flag[str | None](
+    "--token",
+    argument="token",
+    metavar="FILE",
+    type=_not_empty,
+    refusal="--token argument given but no file specified.",
+    help="the file with the token to show (default: HBROKER_TOKEN, or this host's)",
+)
 ID: Final = Flag[str | None](
     "-i",
     "--id",
@@ -160,6 +168,7 @@ SHARED: Final[tuple[Flag[Any], ...]] = (
     URL,
     BIND,
     AUTHORITY,
+    TOKEN,
     ID,
     ID_PREFIX,
     DEBUG,

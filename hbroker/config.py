@@ -181,15 +181,19 @@ class AccessSettings:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """With what a process seals its datagrams (ADR 35).
+    """With what a process seals its datagrams (ADR 35), and tokens (ADR 36).
 
     `authority`: the path of the certificate of the network's authority, in PEM; empty: security is off, and
     nothing is sealed. The file has several certificates while an authority is replaced. `identity`: the
     folder with the certificate and the key of the node, `NAME.crt` and `NAME.key`; a gateway has none.
+    `token`: the path of the file with the token of a client or gateway; empty: it has none. Without security
+    the token is shown to nobody. `requires_tokens`: clients of this node have to show a token.
     """
 
     authority: str = ""
     identity: str = ""
+    token: str = ""
+    requires_tokens: bool = False
 
     @property
     def is_on(self) -> bool:

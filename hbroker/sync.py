@@ -68,11 +68,12 @@ def connect(
     listen: AddressLike = None,
     timeout: float = TIMEOUT,
     authority: PathLike | None = None,
+    token: PathLike | None = None,
     **profile: Unpack[Profile],
 ) -> Client:
     """Connects to the network at its root, as `hbroker.connect` does. The client is a context manager."""
     address, here = resolve_both(parse_place(root), listen)
-    identity = Identity.of(**profile).secured(address, authority)
+    identity = Identity.of(**profile).secured(address, authority, token)
     client = Client(address, identity, here, timeout)
     try:
         client._start()
@@ -90,7 +91,7 @@ class Client:
         self.root = root
         self._timeout = timeout
         self._will = identity.will
-        self._authority = identity.authority
+        self._credential_files = identity.credential_files
         self._dispatcher = Dispatcher(new_endpoint(listen, identity), root, identity, self._wake)
         self._condition = threading.Condition()
         self._wake_reader, self._wake_writer = os.pipe()
@@ -293,7 +294,7 @@ class Client:
             self._dispatcher.control,
             self._dispatcher.dispatch,
             self._dispatcher.fail,
-            self._authority,
+            self._credential_files,
         )
         watched = select.poll()
         watched.register(self._wake_reader, select.POLLIN)

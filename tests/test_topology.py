@@ -226,6 +226,14 @@ def test_new_ports_are_set_in_all_nodes() -> None:
     assert {node.root for node in moved.nodes[1:]} == {("127.0.0.1", 9000)}
 
 
+@pytest.mark.parametrize(
+    ("text", "requires"), [("", False), ("tokens: off", False), ('tokens: "required"', True)]
+)
+def test_tokens_are_required_if_the_file_says_so(text: str, requires: bool) -> None:
+    nodes = 'nodes:\n  - {name: root, subtree: "", listen: "127.0.0.1:7700"}\n'
+    assert topology.parse(f"{nodes}{text}\n", resolve=offline).requires_tokens is requires
+
+
 def test_a_subtree_holds_only_whole_levels() -> None:
     assert contains("home/kitchen", "home/kitchen/oven")
     assert contains("", "home")

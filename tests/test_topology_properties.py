@@ -87,7 +87,9 @@ def networks(draw: st.DrawFn) -> Topology:
         for name, subtree, port, others in zip(names, ["", *subtrees], ports, [(), *also], strict=True)
     ]
     plan = draw(st.one_of(st.none(), plans(names)))
-    return Topology("any", with_root(nodes), plan=plan).with_telemetry(draw(TELEMETRY))
+    is_secure, requires_tokens = draw(st.sampled_from([(True, False), (True, True), (False, False)]))
+    network = Topology("any", with_root(nodes), (), plan, is_secure, requires_tokens)
+    return network.with_telemetry(draw(TELEMETRY))
 
 
 def plans(names: list[str]) -> st.SearchStrategy[Plan]:

@@ -55,16 +55,17 @@ Started: TypeAlias = "tuple[subprocess.Popen[bytes], Address]"
 class Broker:
     """A broker. `pids`: its known processes. `nodes`: those of them that are nodes of a network, by name.
     `authority`: the file with the certificate of its authority; empty: its security is off, as far as is
-    known."""
+    known. `token`: the file with the token of its clients; empty: it requires none, as far as is known."""
 
     address: Address
     pids: tuple[int, ...]
     nodes: Mapping[str, int] = field(default_factory=dict)
     authority: str = ""
+    token: str = ""
 
     def credentials(self) -> Credentials | None:
         """With which its clients seal their datagrams; None: they do not."""
-        return credentials_at(self.address, self.authority or None)
+        return credentials_at(self.address, self.authority or None, self.token or None)
 
 
 @contextmanager

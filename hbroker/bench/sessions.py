@@ -108,8 +108,10 @@ async def _clients(
 ) -> AsyncIterator[_Clients]:
     run = os.urandom(4).hex()
     if transport == "hbroker":
-        authority = broker.authority or None
-        async with client_pool(broker.address, timeout=_PATIENCE_S, authority=authority) as devices:
+        authority, token = broker.authority or None, broker.token or None
+        async with client_pool(
+            broker.address, timeout=_PATIENCE_S, authority=authority, token=token
+        ) as devices:
             yield _NativeClients(devices, run)
         return
     # One publisher that never connects: nothing is published.

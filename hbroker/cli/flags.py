@@ -137,6 +137,14 @@ authority_flag: Final = click.option(
     help="the certificate of the network's authority, if its security is on (default: "
     "$HBROKER_AUTHORITY, or that of the network which runs on this host)",
 )
+token_flag: Final = click.option(
+    "--token",
+    type=FILE,
+    metavar="FILE",
+    envvar="HBROKER_TOKEN",
+    help="its token, if the network requires tokens (default: $HBROKER_TOKEN, or the operator's of the "
+    "network which runs on this host)",
+)
 telemetry_flag: Final = click.option(
     "--telemetry",
     type=FILE,
@@ -191,13 +199,13 @@ class RunningNetwork:
         from hbroker.runtime.credentials import credentials_at
         from hbroker.topology.flags import root_from_flag
 
-        return credentials_at(root_from_flag(self.root), self.authority())
+        return credentials_at(root_from_flag(self.root), self.authority(), self.token())
 
     def connect(self) -> Client:
         """A client of the network. Raises the errors of `hbroker.sync.connect`."""
         from hbroker import sync
 
-        return sync.connect(self.root, timeout=self.timeout, authority=self.authority())
+        return sync.connect(self.root, timeout=self.timeout, authority=self.authority(), token=self.token())
 
     def authority(self) -> str | None:
         """The file with the certificate of its authority; None: its security is off, as far as is known."""
@@ -205,6 +213,13 @@ class RunningNetwork:
         from hbroker.topology.flags import root_from_flag
 
         return known_authority(root_from_flag(self.root), self.state_dir) or None
+
+    def token(self) -> str | None:
+        """The file with the token to show; None: no token is required, as far as is known."""
+        from hbroker.runtime.credentials import known_token
+        from hbroker.topology.flags import root_from_flag
+
+        return known_token(root_from_flag(self.root), self.state_dir) or None
 
 
 def order_flags(function: Callable[..., int]) -> Callable[..., int]:
@@ -230,19 +245,25 @@ def completed(
 
     Without the network's key, a gateway could not read the records of other gateways, nor they its own.
     `network`: the topology of `--config`. For it the keys of `hbroker keys init` serve, too. Raises
-    ConfigError if its security is on, and nothing says with what.
+    ConfigError if its security is on, and nothing says with what; and if tokens are required and security is
+    off, or a gateway has none.
     """
     from hbroker.runtime.launcher.network_key import key_at
     from hbroker.runtime.launcher.run_directory import RunDirectory
 
     made = RunDirectory(state_dir, network.name) if network else None
     is_secure = network is not None and network.is_secure
+    if network is not None and network.requires_tokens:
+        security = replace(security, requires_tokens=True)
     settings = replace(
         settings, security=_security(settings, state_dir, security, made if is_secure else None)
     )
     if is_secure and not settings.security.is_on:
         remedy = "add --authority FILE, or make the keys with `hbroker keys init FILE`"
         raise ConfigError("the network's security is on", file="command line", remedy=remedy)
+    if settings.security.requires_tokens and not settings.security.is_on:
+        remedy = "add --authority FILE, or leave out --require-tokens"
+        raise ConfigError("tokens are required and security is off", file="command line", remedy=remedy)
     if telemetry:
         written = replace(settings.telemetry, enabled=True, directory=telemetry)
         settings = replace(settings, telemetry=written)
@@ -263,13 +284,15 @@ def completed(
 def _security(
     settings: Process, state_dir: Path, given: SecuritySettings, made: RunDirectory | None
 ) -> SecuritySettings:
-    """What the flags say, and for what they do not say, what the network on this host has, or `made`."""
-    from hbroker.config import NodeSettings
+    """What the flags say, and for what they do not say, what the network on this host has, or `made`. If it
+    requires tokens, so does a node. Raises ConfigError."""
+    from hbroker.config import NodeSettings, SecuritySettings
     from hbroker.runtime.launcher.run_directory import running_at
 
     authority, identity = given.authority, given.identity
     root: Address | None = settings.root
-    folders = [directory for directory, run in (running_at(state_dir, root) if root else ()) if run.authority]
+    found = running_at(state_dir, root) if root else []
+    folders = [directory for directory, run in found if run.authority]
     if made and (made.authority / "authority.crt").exists():
         folders.append(made)
     for directory in folders:
@@ -277,8 +300,22 @@ def _security(
         identity = identity or str(directory.identities)
     if not authority:
         return given
+    of_operator = next((run.token for _, run in found if run.token), "")
+    requires_tokens = given.requires_tokens or bool(of_operator)
     if not isinstance(settings, NodeSettings):
-        return replace(given, authority=authority, identity="")
+        if made and requires_tokens and not of_operator and made.operator_token_file.exists():
+            of_operator = str(made.operator_token_file)
+        token = given.token or of_operator
+        if requires_tokens and not token:
+            remedy = "add --token FILE: `hbroker token create --out FILE` makes it"
+            raise ConfigError("the network requires tokens", file="command line", remedy=remedy)
+        return SecuritySettings(authority, token=token)
+    _require_identity(settings, identity)
+    return SecuritySettings(authority, identity, requires_tokens=requires_tokens)
+
+
+def _require_identity(settings: NodeSettings, identity: str) -> None:
+    """Raises ConfigError if the node has no certificate in the folder `identity`."""
     if not identity:
         remedy = f"add --identity DIR, with {settings.name}.crt and {settings.name}.key"
         raise ConfigError(
@@ -291,7 +328,6 @@ def _security(
             file="command line",
             remedy=f"`hbroker keys issue {names} --out DIR` makes one; then add --identity DIR",
         )
-    return replace(given, authority=authority, identity=identity)
 
 
 def given_flags() -> list[str]:

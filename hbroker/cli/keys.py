@@ -24,8 +24,9 @@ _TEXT: Final = """\
 start by themselves (`hbroker node`), and for nodes on other hosts.
 
   init FILE               makes the authority of the network in this topology file, its join key,
-                          and the keys and certificates of its nodes, as `hbroker up` does. Existing
-                          keys are kept; certificates with little time left are renewed
+                          the keys and certificates of its nodes, and the operator's token if it
+                          requires tokens, as `hbroker up` does. Existing keys are kept; what has
+                          little time left is renewed
   rotate NETWORK STEP     replaces the authority by another one while the network runs, in the
                           steps 1, 2 and 3. Each says what is to be done before the next one. A
                           step can be done again
@@ -95,6 +96,8 @@ def _init(file: str, state_dir: Path) -> int:
             print(f"{directory.join_key_file}: the join key, for all nodes and gateways (a secret)")
     finally:
         os.close(lock)
+    if provided.token:
+        print(f"{provided.token}: the operator's token, for gateways and commands (a secret)")
     print(f"{provided.authority}: the certificate of the authority, for all nodes, gateways and clients")
     names = ", ".join(node.name for node in network.nodes)
     print(f"{provided.identity}: the keys (secrets) and certificates of the nodes {names}")

@@ -7,7 +7,7 @@
     telemetry       writes the load of a process to Parquet files
     driver          runs a control over a native endpoint, on asyncio
     control_loop    one event-loop iteration of such a control, without asyncio; the clock
-    credentials     what the native core seals datagrams with, from files
+    credentials     what the native core seals datagrams with, and the tokens of clients, from files
     key_log         opens sealed datagrams with the secrets that processes have logged
     process_usage   CPU time and memory of this process
     address         the address of a network, as users write it

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from hbroker._native import Endpoint
     from hbroker.protocol.core import Event
-    from hbroker.runtime.credentials import AuthorityFile
+    from hbroker.runtime.credentials import CredentialFiles
 
 __all__ = ["EVENTS", "UNWATCHED_POLL_S", "Control", "ControlLoop", "clock"]
 
@@ -58,8 +58,8 @@ class ControlLoop:
 
     `on_iteration(now)` is called at the end of each iteration. It returns whether another iteration should
     follow at once. `on_error` is called with an exception that a handler raised. Such an exception is a
-    defect of this program: it is logged, and the loop takes the next event. `authority`: the file from which
-    the endpoint's credentials are read again when it changes.
+    defect of this program: it is logged, and the loop takes the next event. `credential_files`: the files
+    from which the endpoint's credentials are read again when one changes.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class ControlLoop:
         control: Control,
         on_iteration: Callable[[int], bool] | None = None,
         on_error: Callable[[Exception], None] | None = None,
-        authority: AuthorityFile | None = None,
+        credential_files: CredentialFiles | None = None,
     ) -> None:
-        self._authority = authority
+        self._credential_files = credential_files
         self._endpoint = endpoint
         self._control = control
         self._on_iteration = on_iteration
@@ -78,8 +78,8 @@ class ControlLoop:
 
     def run_iteration(self, now: int) -> bool:
         """Runs one iteration. Returns whether another should follow at once."""
-        if self._authority is not None:
-            credentials = self._authority.credentials_if_changed(now)
+        if self._credential_files is not None:
+            credentials = self._credential_files.credentials_if_changed(now)
             if credentials is not None:
                 self._endpoint.set_credentials(credentials)
         events = self._endpoint.poll_events(EVENTS)
@@ -100,8 +100,8 @@ class ControlLoop:
     def pause_s(self, now: int) -> float | None:
         """Seconds until the next iteration is due; None: no limit."""
         deadline = self._control.poll_timeout()
-        if self._authority is not None:
-            look = self._authority.next_look
+        if self._credential_files is not None:
+            look = self._credential_files.next_look
             deadline = look if deadline is None else min(deadline, look)
         return None if deadline is None else max(_SHORTEST, deadline - now) / 1e6
 

@@ -1,9 +1,10 @@
-"""What the native core seals datagrams with, from files (ADR 35)."""
+"""What the native core seals datagrams with, and the tokens that clients show, from files (ADR 35, 36)."""
 
 from __future__ import annotations
 
 import os
 import re
+from base64 import b64decode, urlsafe_b64encode
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -14,15 +15,19 @@ from hbroker.config import SecuritySettings
 from hbroker.errors import ConfigError
 
 __all__ = [
-    "AuthorityFile",
+    "CredentialFiles",
     "PathLike",
     "authority_at",
     "authority_for",
+    "client_security",
     "credentials_at",
     "credentials_of",
     "key_log_file",
     "known_authority",
+    "known_token",
     "name_in",
+    "token_at",
+    "token_for",
 ]
 
 PathLike = str | os.PathLike[str]
@@ -31,6 +36,8 @@ _STATE_DIR: Final = Path(".hbroker")
 """Where `hbroker up` keeps the folders of its networks, if nobody says otherwise."""
 _Stamp: TypeAlias = tuple[int, int, int]
 _LOOK_US: Final = 5_000_000
+_MOST_READ: Final = 16_384
+"""The bytes of a file with a token that are read. The longest token has 5,464 characters."""
 _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 """RFC 7468 §5. There may be text before and between them."""
 
@@ -38,8 +45,9 @@ _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIF
 def credentials_of(security: SecuritySettings, name: str = "") -> Credentials | None:
     """The credentials of a process; None: security is off. `name`: the node's; empty: it is no node.
 
-    The secrets of its associations are appended to the file that `HBROKER_KEYLOG` names, if it does. Raises
-    ConfigError if a file is malformed, and OSError if it cannot be read.
+    A process that is no node has its token, if the settings name one. The secrets of its associations are
+    appended to the file that `HBROKER_KEYLOG` names, if it does. Raises ConfigError if a file is malformed,
+    and OSError if it cannot be read.
     """
     if not security.is_on:
         return None
@@ -47,7 +55,8 @@ def credentials_of(security: SecuritySettings, name: str = "") -> Credentials | 
     key_log = key_log_file() or None
     try:
         if not name:
-            return Credentials(authorities, key_log=key_log)
+            token = _token(Path(security.token)) if security.token else None
+            return Credentials(authorities, key_log=key_log, token=token)
         from hbroker.identity.node_identity import Identity
 
         identity = Identity.load(Path(security.identity), name)
@@ -61,11 +70,23 @@ def key_log_file() -> str:
     return os.environ.get("HBROKER_KEYLOG", "")
 
 
-def credentials_at(root: Address, authority: PathLike | None = None) -> Credentials | None:
+def credentials_at(
+    root: Address, authority: PathLike | None = None, token: PathLike | None = None
+) -> Credentials | None:
     """The credentials of a client of the network with this root; None: its security is off, as far as is
-    known. `authority`: as in `authority_for`. Raises ConfigError and OSError as `credentials_of`.
+    known. `authority`: as in `authority_for`. `token`: as in `token_for`. Raises ConfigError and OSError as
+    `credentials_of`.
     """
-    return credentials_of(SecuritySettings(authority=authority_for(root, authority)))
+    return credentials_of(client_security(root, authority, token))
+
+
+def client_security(
+    root: Address, authority: PathLike | None = None, token: PathLike | None = None
+) -> SecuritySettings:
+    """The security of a client of the network with this root. `authority`: as in `authority_for`. `token`: as
+    in `token_for`. A client without an authority has no token, either."""
+    known = authority_for(root, authority)
+    return SecuritySettings(known, token=token_for(root, token)) if known else SecuritySettings()
 
 
 def authority_for(root: Address, authority: PathLike | None = None) -> str:
@@ -78,48 +99,67 @@ def authority_for(root: Address, authority: PathLike | None = None) -> str:
     return os.fspath(authority or known_authority(root))
 
 
-class AuthorityFile:
-    """The file with the certificate of the authority. While a client runs it may be replaced, because the
-    network gets another authority."""
+def token_for(root: Address, token: PathLike | None = None) -> str:
+    """The path of the file with the token of a client of the network with this root. Empty: it has none.
 
-    def __init__(self, path: str) -> None:
-        self._path = os.path.abspath(path)
-        self._stamp: _Stamp | None = None
+    `token`: None: the file that the environment's `HBROKER_TOKEN` names, or else the operator's token of the
+    network which runs on this host with its root at this address.
+    """
+    return os.fspath(token or known_token(root))
+
+
+class CredentialFiles:
+    """The files with the certificate of the authority and with the token of a client. While the client runs
+    they may be replaced, because the network gets another authority, or the client another token.
+
+    `security`: of a client whose security is on.
+    """
+
+    def __init__(self, security: SecuritySettings) -> None:
+        token = security.token and os.path.abspath(security.token)
+        self._security = SecuritySettings(os.path.abspath(security.authority), token=token)
+        self._stamps: list[_Stamp] = []
         self.next_look = 0
-        """When `credentials_if_changed` looks at the file again."""
+        """When `credentials_if_changed` looks at the files again."""
 
     def read(self) -> Credentials | None:
-        """The credentials of a client. Raises as `credentials_of`."""
-        stamp = self._read_stamp()
-        credentials = credentials_of(SecuritySettings(authority=self._path))
-        self._stamp = stamp  # As it was before: what changed since is read again.
+        """The credentials of the client. Raises as `credentials_of`."""
+        stamps = self._read_stamps()
+        credentials = credentials_of(self._security)
+        self._stamps = stamps  # As they were before: what changed since is read again.
         return credentials
 
     def credentials_if_changed(self, now: int) -> Credentials | None:
-        """The credentials of a client, if the file has changed and can be used. Looks every five seconds at
-        the most. `now`: microseconds of any monotonic clock."""
+        """The credentials of the client, if a file has changed and all can be used. Looks every five seconds
+        at the most. `now`: microseconds of any monotonic clock."""
         if now < self.next_look:
             return None
         self.next_look = now + _LOOK_US
-        stamp = self._read_stamp()
-        if stamp is None or stamp == self._stamp:
+        stamps = self._read_stamps()
+        if not stamps or stamps == self._stamps:
             return None
         try:
             return self.read()
         except (ConfigError, OSError):
             return None  # It may be written just now.
 
-    def _read_stamp(self) -> _Stamp | None:
+    def _read_stamps(self) -> list[_Stamp]:
+        """The stamp of each file. Empty: a file is not there."""
         try:
-            found = os.stat(self._path)
+            found = [os.stat(path) for path in (self._security.authority, self._security.token) if path]
         except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+            return []
+        return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
 
 
 def known_authority(root: Address, base: Path = _STATE_DIR) -> str:
     """The path of the certificate of the authority: what `HBROKER_AUTHORITY` says, or else `authority_at`."""
     return os.environ.get("HBROKER_AUTHORITY") or authority_at(base, root)
+
+
+def known_token(root: Address, base: Path = _STATE_DIR) -> str:
+    """The path of a token: what `HBROKER_TOKEN` says, or else `token_at`."""
+    return os.environ.get("HBROKER_TOKEN") or token_at(base, root)
 
 
 def authority_at(base: Path, root: Address) -> str:
@@ -131,6 +171,14 @@ def authority_at(base: Path, root: Address) -> str:
     from hbroker.runtime.launcher.run_directory import running_at
 
     return next((run.authority for _, run in running_at(base, root) if run.authority), "")
+
+
+def token_at(base: Path, root: Address) -> str:
+    """The path of the operator's token of the network that `hbroker up` runs on this host with its root at
+    this address. Empty: no such network runs, or it requires no tokens. `base`: as in `authority_at`."""
+    from hbroker.runtime.launcher.run_directory import running_at
+
+    return next((run.token for _, run in running_at(base, root) if run.token), "")
 
 
 @lru_cache(maxsize=1_024)
@@ -160,6 +208,31 @@ def _certificates(path: Path) -> list[bytes]:
     if not certificates:
         raise _unusable(str(path), "it has no certificate")
     return certificates
+
+
+def _token(path: Path) -> bytes:
+    """The token in a file with its text: base64 for URLs, in one line."""
+    # Not with `hbroker.rights.token`, which loads `cryptography`, too.
+    from hbroker.rights.wire import MOST_BYTES
+
+    with path.open("rb") as file:
+        text = file.read(_MOST_READ).strip()
+    if not text:
+        raise _no_token(path, "the file is empty")
+    try:
+        data = b64decode(text, altchars=b"-_", validate=True)
+    except ValueError:
+        data = b""
+    if max(len(text) * 3 // 4 - 2, len(data)) > MOST_BYTES:
+        raise _no_token(path, f"it has over {MOST_BYTES} bytes")
+    if urlsafe_b64encode(data) != text:
+        raise _no_token(path, "it is not base64 for URLs, in one line")
+    return data
+
+
+def _no_token(path: Path, why: str) -> ConfigError:
+    remedy = "make another one with `hbroker token create --out FILE`"
+    return ConfigError(f"not a token: {why}", file=str(path), remedy=remedy)
 
 
 def _unusable(file: str, why: str) -> ConfigError:

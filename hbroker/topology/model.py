@@ -16,7 +16,8 @@ class Topology:
 
     `name`: the network's name, which is the file's name without its suffix. `nodes`: parents before their
     children. `plan`: what the load analysis expects of the network. `is_secure`: all datagrams are sealed,
-    with what `with_security` sets, unless the file says `security: off`.
+    with what `with_security` sets, unless the file says `security: off`. `requires_tokens`: native clients
+    and gateways have to show tokens.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Topology:
     gateways: tuple[GatewaySettings, ...] = ()
     plan: Plan | None = None
     is_secure: bool = True
+    requires_tokens: bool = False
 
     @property
     def root(self) -> NodeSettings:
@@ -66,9 +68,11 @@ class Topology:
             gateways=tuple(replace(gateway, join_key=key) for gateway in self.gateways),
         )
 
-    def with_security(self, of_nodes: SecuritySettings) -> Topology:
-        """The same network, with these settings for all nodes, and the same authority for gateways."""
-        of_gateways = replace(of_nodes, identity="")
+    def with_security(self, security: SecuritySettings) -> Topology:
+        """The same network, with this authority for all nodes and gateways, these identities for nodes, and
+        this token for gateways. Nodes require tokens if the network does."""
+        of_nodes = replace(security, token="", requires_tokens=self.requires_tokens)
+        of_gateways = replace(security, identity="", requires_tokens=False)
         return replace(
             self,
             nodes=tuple(replace(node, security=of_nodes) for node in self.nodes),

@@ -21,6 +21,7 @@ from hbroker.topology.sections import (
     read_limits,
     read_node,
     read_telemetry,
+    read_tokens,
 )
 
 
@@ -66,6 +67,7 @@ def parse(
         gateways = [
             read_gateway(item, index, report, resolve, directory) for index, item in enumerate(items, 1)
         ]
+    is_secure, requires_tokens = _read_security(sections, report)
     plan = None
     if "plan" in sections:
         plan = read_plan(sections["plan"], [parsed.name for parsed in parsed_nodes if parsed.name], report)
@@ -82,9 +84,23 @@ def parse(
         nodes,
         tuple(settings_of(gateway, root, join_key, access) for gateway in gateways),
         plan,
-        is_secure=optional(sections, "security", report.truth) is not False,
+        is_secure=is_secure,
+        requires_tokens=requires_tokens,
     )
     return network.with_telemetry(telemetry)
+
+
+def _read_security(sections: dict[str, yaml.Node], report: Report) -> tuple[bool, bool]:
+    """Whether datagrams are sealed, and whether clients have to show tokens."""
+    is_secure = optional(sections, "security", report.truth) is not False
+    requires_tokens = "tokens" in sections and read_tokens(sections["tokens"], report)
+    if requires_tokens and not is_secure:
+        report.error(
+            sections["tokens"],
+            "tokens are required and security is off, so no token can be shown",
+            "remove `security: off`, or write `tokens: off`",
+        )
+    return is_secure, requires_tokens
 
 
 def _sections(document: yaml.Node, report: Report) -> dict[str, yaml.Node]:

@@ -21,9 +21,9 @@ from hbroker.config import (
     TelemetrySettings,
 )
 from hbroker.hostnames import Resolver
-from hbroker.topology.document import Report, line_of, optional
+from hbroker.topology.document import Report, kind, line_of, optional
 
-SECTIONS = ("nodes", "gateways", "auth", "security", "limits", "telemetry", "plan")
+SECTIONS = ("nodes", "gateways", "auth", "security", "tokens", "limits", "telemetry", "plan")
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability")
 JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "jwt_keys", "jwt_issuer", "jwt_audience", "anonymous")
@@ -223,6 +223,17 @@ def _read_choice(choices: type[ChoiceT], key: str, node: yaml.Node, report: Repo
         values = " or ".join(f"`{choice.value}`" for choice in choices)
         report.error(node, f"{text!r} is not a {key}", f"write {values}")
         return None
+
+
+def read_tokens(node: yaml.Node, report: Report) -> bool:
+    """Whether clients have to show a token: `required` or `off`. Notes an error for anything else."""
+    # `Report.text` would refuse `off`: YAML takes it for a truth value.
+    text = str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+    if text not in ("required", "off"):
+        report.error(
+            node, f"tokens is {f'{text[:20]!r}' if text else kind(node)}", "write `required` or `off`"
+        )
+    return text == "required"
 
 
 def read_auth(node: yaml.Node, report: Report, directory: Path) -> bytes:

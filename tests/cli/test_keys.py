@@ -111,6 +111,18 @@ def test_the_keys_of_a_network_are_made_once(state: Path, capsys: pytest.Capture
     assert {path: (state / "flat" / path).read_bytes() for path in made} == made
 
 
+def test_the_operators_token_is_made_if_tokens_are_required(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(state, f"tokens: required{NODES}") == 0
+    file = state / "flat" / "operator.token"
+    made = file.read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert f"{file}: the operator's token, for gateways and commands (a secret)" in capsys.readouterr().out
+    assert init(state, f"tokens: required{NODES}") == 0
+    assert file.read_bytes() == made
+
+
 def test_no_keys_are_made_for_a_network_without_security(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,7 +26,7 @@ from tests.product.network import PROJECT
         ("hpub -q 9 -V mqttv3", {"mqttv311", "mqttv31"}),
         ("hpub -f LIC", {"LIC"}),
         ("hpub --ca", {"--cafile"}),
-        ("hsub -t a --to", {"--topic"}),
+        ("hsub -t a --to", {"--token", "--topic"}),
         ("hsub --retai", {"--retained-only", "--retain-as-published"}),
     ],
 )

@@ -34,7 +34,7 @@ class PolledClient:
     """One endpoint and its control. `receive_messages`: as in `hbroker.runtime.client.identity.Profile`."""
 
     def __init__(self, root: Address, name: str, *, receive_messages: int = 4_096) -> None:
-        identity = Identity.of(name, receive_messages=receive_messages).secured(root, None)
+        identity = Identity.of(name, receive_messages=receive_messages).secured(root)
         self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0), identity)
         self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.session_options)
         self.acknowledged = 0

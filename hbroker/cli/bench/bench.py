@@ -224,17 +224,17 @@ def _running(flags: BenchFlags, to: str) -> Broker:
     from hbroker.bench.brokers import Broker, pids_at
     from hbroker.bench.process import descendants
     from hbroker.hostnames import resolve_host
-    from hbroker.runtime.credentials import authority_at
+    from hbroker.runtime.credentials import authority_at, token_at
     from hbroker.runtime.launcher.run_directory import running
 
     host, port = parse_address(to, default_port=_PORTS[flags.transport])
     address: Address = (resolve_host(host), port)
-    authority = authority_at(flags.state_dir, address)
+    authority, token = authority_at(flags.state_dir, address), token_at(flags.state_dir, address)
     if flags.broker_pid:
         pids = [pid for given in flags.broker_pid for pid in (given, *descendants(given))]
-        return Broker(address, tuple(dict.fromkeys(pids)), authority=authority)
+        return Broker(address, tuple(dict.fromkeys(pids)), authority=authority, token=token)
     found = [network for directory in running(flags.state_dir) if (network := directory.read()) is not None]
-    return Broker(address, pids_at(address, found), authority=authority)
+    return Broker(address, pids_at(address, found), authority=authority, token=token)
 
 
 def _pinned(flags: BenchFlags) -> tuple[frozenset[int] | None, frozenset[int]]:

@@ -20,6 +20,7 @@ from hbroker.cli.flags import (
     refuse_beside_config,
     state_dir_flag,
     telemetry_flag,
+    token_flag,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     ("--keep-alive", "N", "the longest keep-alive, in seconds"),
 )
 @authority_flag
+@token_flag
 @state_dir_flag
 @telemetry_flag
 @log_flags
@@ -92,6 +94,7 @@ def gateway(
     policy: str,
     listener: tuple[str, ...],
     authority: str | None,
+    token: str | None,
     state_dir: Path,
     telemetry: str | None,
     log_format: Style,
@@ -104,7 +107,7 @@ def gateway(
 
     from hbroker.config import SecuritySettings
 
-    security = SecuritySettings(authority or "")
+    security = SecuritySettings(authority or "", token=token or "")
 
     def read() -> GatewaySettings:
         network: Topology | None = None

@@ -123,7 +123,7 @@ def apply(
     network = RunningNetwork(root, timeout, join_key_file, state_dir)
     key = wanted.root.join_key if join_key_file is None else b""
     key = key or network.join_key()
-    statuses, silent = read_statuses(root, timeout, network.authority())
+    statuses, silent = read_statuses(root, timeout, network.authority(), network.token())
     _require_all(wanted, statuses, silent)
     claimed = {status["name"]: _claims(status) for status in statuses}
     steps = moves(wanted, claimed)
@@ -203,7 +203,7 @@ def _measure(network: RunningNetwork, plan: Plan, duration_s: float) -> tuple[fl
 def _statuses(network: RunningNetwork) -> list[Status]:
     from hbroker.cli.network.hierarchy import read_statuses
 
-    return read_statuses(network.root, network.timeout, network.authority())[0]
+    return read_statuses(network.root, network.timeout, network.authority(), network.token())[0]
 
 
 def _load(

@@ -26,14 +26,15 @@ def read_statuses(
     root: str,
     timeout: float,
     authority: PathLike | None = None,
+    token: PathLike | None = None,
     *,
     with_clients: bool = False,
     with_ids: bool = False,
 ) -> tuple[list[Status], list[str]]:
     """The status of every node that answers in time, and the names of the nodes without a status.
 
-    `authority`: as for `hbroker.connect`. `with_clients`: with the counters of their sessions. `with_ids`:
-    with the id of the status message, as `run` and `own`. Raises Unreachable if the root does not
+    `authority`, `token`: as for `hbroker.connect`. `with_clients`: with the counters of their sessions.
+    `with_ids`: with the id of the status message, as `run` and `own`. Raises Unreachable if the root does not
     answer.
     """
     from hbroker import sync
@@ -41,7 +42,7 @@ def read_statuses(
     deadline = time.monotonic() + timeout
     filters = (STATUS_FILTER, SESSIONS_FILTER) if with_clients else (STATUS_FILTER,)
     with (
-        sync.connect(root, timeout=timeout, authority=authority) as client,
+        sync.connect(root, timeout=timeout, authority=authority, token=token) as client,
         client.subscribe(*filters, qos=1, timeout=timeout) as messages,
     ):
         reported: dict[str, dict[str, Status]] = {}

@@ -91,6 +91,11 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     metavar="DIR",
     help="the folder with its certificate NAME.crt and its key NAME.key, if security is on",
 )
+@click.option(
+    "--require-tokens",
+    is_flag=True,
+    help="serve only clients that show a token of the authority; needs security",
+)
 @state_dir_flag
 @telemetry_flag
 @log_flags
@@ -102,6 +107,7 @@ def node(
     memory: Path | None,
     authority: str | None,
     identity: str | None,
+    require_tokens: bool,
     state_dir: Path,
     telemetry: str | None,
     log_format: Style,
@@ -116,7 +122,7 @@ def node(
     if config:
         refuse_beside_config(("also", *keys))
 
-    security = SecuritySettings(authority or "", identity or "")
+    security = SecuritySettings(authority or "", identity or "", requires_tokens=require_tokens)
 
     def read() -> NodeSettings:
         network: Topology | None = None

@@ -60,6 +60,7 @@ def connect(
     listen: AddressLike = None,
     timeout: float = TIMEOUT,
     authority: PathLike | None = None,
+    token: PathLike | None = None,
     **profile: Unpack[Profile],
 ) -> Connecting:
     """Connects to the network at its root: `await` it, or use it with `async with`.
@@ -67,12 +68,16 @@ def connect(
     `root`: as in `AddressLike`. `listen`: the address of the client's socket; None: any free port. `timeout`:
     the default of every request of the client, in seconds. `authority`: the file with the certificate of the
     network's authority, if its security is on; None: as `HBROKER_AUTHORITY` says, or that of the network with
-    this root on this host. `profile`: as in `Profile`. Raises Unreachable if no root answers, Refused if no
-    node accepts the will, OSError if the root has no address, the socket cannot be bound or the file cannot
-    be read, ConfigError if the file is not usable, and ValueError for an invalid argument.
+    this root on this host. `token`: the file with the client's token, which says what it may do; None: as
+    `HBROKER_TOKEN` says, or the operator's token of the network with this root on this host, or none.
+    `profile`: as in `Profile`.
+
+    Raises Unreachable if no root answers, Refused if no node accepts the will, OSError if the root has no
+    address, the socket cannot be bound or a file cannot be read, ConfigError if a file is not usable, and
+    ValueError for an invalid argument.
     """
     identity = Identity.of(**profile)
-    return Connecting(parse_place(root), identity, listen, timeout, authority)
+    return Connecting(parse_place(root), identity, listen, timeout, authority, token)
 
 
 class Connecting:
@@ -85,9 +90,11 @@ class Connecting:
         listen: AddressLike,
         timeout: float,
         authority: PathLike | None,
+        token: PathLike | None,
     ) -> None:
         self._root = root
         self._authority = authority
+        self._token = token
         self._identity = identity
         self._listen = listen
         self._timeout = timeout
@@ -108,7 +115,7 @@ class Connecting:
 
     async def _connect(self) -> Client:
         root, listen = await asyncio.to_thread(resolve_both, self._root, self._listen)
-        identity = await asyncio.to_thread(self._identity.secured, root, self._authority)
+        identity = await asyncio.to_thread(self._identity.secured, root, self._authority, self._token)
         client = Client(root, identity, new_endpoint(listen, identity), self._timeout)
         try:
             await client._start()
@@ -141,7 +148,7 @@ class Client:
             self._dispatcher.control,
             on_iteration=self._on_iteration,
             on_error=self._dispatcher.fail,
-            authority=identity.authority,
+            credential_files=identity.credential_files,
         )
 
     # Change

@@ -45,23 +45,31 @@ def client_pool(
     listen: AddressLike = None,
     timeout: float = TIMEOUT,
     authority: PathLike | None = None,
+    token: PathLike | None = None,
 ) -> ClientPool:
     """A client pool for the network with this root, to be used with `async with`.
 
     The arguments are as in `hbroker.connect`. Entering the pool raises Unreachable if no root answers,
-    OSError if the root has no address or the socket cannot be bound, and ValueError for an invalid address.
+    OSError if the root has no address, the socket cannot be bound or a file cannot be read, ConfigError if a
+    file is not usable, and ValueError for an invalid address.
     """
-    return ClientPool(parse_place(root), listen, timeout, authority)
+    return ClientPool(parse_place(root), listen, timeout, authority, token)
 
 
 class ClientPool:
     """Many clients behind one socket. Made by `client_pool`."""
 
     def __init__(
-        self, root: tuple[str, int], listen: AddressLike, timeout: float, authority: PathLike | None
+        self,
+        root: tuple[str, int],
+        listen: AddressLike,
+        timeout: float,
+        authority: PathLike | None,
+        token: PathLike | None,
     ) -> None:
         self._place = root
         self._authority = authority
+        self._token = token
         self._listen = listen
         self._timeout = timeout
         self._root: Address = root
@@ -72,9 +80,9 @@ class ClientPool:
 
     async def __aenter__(self) -> Self:
         self._root, listen = await asyncio.to_thread(resolve_both, self._place, self._listen)
-        identity = await asyncio.to_thread(Identity.of().secured, self._root, self._authority)
+        identity = await asyncio.to_thread(Identity.of().secured, self._root, self._authority, self._token)
         pool = _native.ClientPool(config_of(identity), listen)
-        self._open_driver = PoolDriver(pool, asyncio.get_running_loop(), identity.authority)
+        self._open_driver = PoolDriver(pool, asyncio.get_running_loop(), identity.credential_files)
         try:
             first = self._open(Identity.of())
             await first._start()

@@ -21,7 +21,7 @@ from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S, SessionOptions, session_id
 from hbroker.protocol.wills import client_will
 from hbroker.runtime.client.publication import encoded
-from hbroker.runtime.credentials import AuthorityFile, PathLike, authority_for
+from hbroker.runtime.credentials import CredentialFiles, PathLike, client_security
 
 __all__ = ["Identity", "PoolClientProfile", "Profile", "Will", "random_id"]
 
@@ -110,8 +110,8 @@ class Profile(PoolClientProfile, total=False):
 @dataclass(frozen=True, slots=True)
 class Identity:
     """One client. `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages only.
-    `credentials`: with which its datagrams are sealed; None: they are not. `authority`: the file from which
-    they are read again when it changes; None: there is none."""
+    `credentials`: with which its datagrams are sealed; None: they are not. `credential_files`: the files from
+    which they are read again when one changes; None: there are none."""
 
     session_options: SessionOptions
     will: Will | None = None
@@ -120,16 +120,18 @@ class Identity:
     receive_messages: int = 4_096
     receive_bytes: int = 8_388_608
     credentials: Credentials | None = None
-    authority: AuthorityFile | None = None
+    credential_files: CredentialFiles | None = None
 
-    def secured(self, root: Address, authority: PathLike | None) -> Self:
-        """The same client, with the credentials for the network with this root. `authority`: as in
-        `hbroker.connect`. Raises ConfigError and OSError, if its file is not usable."""
-        path = authority_for(root, authority)
-        if not path:
+    def secured(
+        self, root: Address, authority: PathLike | None = None, token: PathLike | None = None
+    ) -> Self:
+        """The same client, with the credentials for the network with this root. `authority`, `token`: as in
+        `hbroker.connect`. Raises ConfigError and OSError, if a file is not usable."""
+        security = client_security(root, authority, token)
+        if not security.is_on:
             return self
-        file = AuthorityFile(path)
-        return replace(self, credentials=file.read(), authority=file)
+        files = CredentialFiles(security)
+        return replace(self, credentials=files.read(), credential_files=files)
 
     @classmethod
     def of(

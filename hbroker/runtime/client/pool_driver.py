@@ -20,7 +20,7 @@ from hbroker.protocol.client import ClientControl
 from hbroker.protocol.packets import Address
 from hbroker.protocol.timers import TimerQueue
 from hbroker.runtime.control_loop import clock
-from hbroker.runtime.credentials import AuthorityFile
+from hbroker.runtime.credentials import CredentialFiles
 
 __all__ = ["PoolDriver", "PoolEndpoint"]
 
@@ -32,13 +32,17 @@ logger = logging.getLogger(__name__)
 
 
 class PoolDriver:
-    """Runs all clients of one pool, in one event loop. `authority`: from which its credentials are read."""
+    """Runs all clients of one pool, in one event loop. `credential_files`: from which its credentials are
+    read."""
 
     def __init__(
-        self, pool: ClientPool, loop: asyncio.AbstractEventLoop, authority: AuthorityFile | None = None
+        self,
+        pool: ClientPool,
+        loop: asyncio.AbstractEventLoop,
+        credential_files: CredentialFiles | None = None,
     ) -> None:
         self.pool = pool
-        self._authority = authority
+        self._credential_files = credential_files
         self._loop: asyncio.AbstractEventLoop | None = loop
         self._endpoints: dict[int, PoolEndpoint] = {}
         self._woken: dict[int, PoolEndpoint] = {}
@@ -98,8 +102,8 @@ class PoolDriver:
         if self._loop is None:
             return
         now = clock()
-        if self._authority is not None:
-            credentials = self._authority.credentials_if_changed(now)
+        if self._credential_files is not None:
+            credentials = self._credential_files.credentials_if_changed(now)
             if credentials is not None:
                 self.pool.set_credentials(credentials)
         visited, self._woken = self._woken, {}
@@ -143,8 +147,12 @@ class PoolDriver:
         if self._timer is not None:
             self._timer.cancel()
         due = self._deadlines.next()
-        if self._authority is not None:
-            due = self._authority.next_look if due is None else min(due, self._authority.next_look)
+        if self._credential_files is not None:
+            due = (
+                self._credential_files.next_look
+                if due is None
+                else min(due, self._credential_files.next_look)
+            )
         self._timer = None
         if due is not None:
             self._timer = self._loop.call_later(max(_SHORTEST_S, (due - now) / 1e6), self._iterate)
@@ -177,10 +185,10 @@ class PoolEndpoint:
         *,
         on_iteration: Callable[[int], bool],
         on_error: Callable[[Exception], None],
-        authority: AuthorityFile | None = None,
+        credential_files: CredentialFiles | None = None,
     ) -> PoolEndpoint:
         """Sets the control that this endpoint runs, and returns itself in the place of a `Driver`. The
-        arguments are those of `Driver`; the pool has the only `authority`."""
+        arguments are those of `Driver`; the pool has the only `credential_files`."""
         self.control, self.on_iteration, self.on_error = control, on_iteration, on_error
         return self
 

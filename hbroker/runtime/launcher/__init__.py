@@ -6,7 +6,10 @@
     run_directory   the folder of a network: lock, state, logs, and the state files of its nodes
     ports           checks and assigns the ports of nodes and gateways
     network_key     the join key of a network whose topology has none
+    identities      the authority of a network, and the identities of its nodes
+    operator_token  the token of gateways and commands, in a network that requires tokens
 
-Imports go downward: `launcher` imports `supervisor`, `spawn` and `run_directory`; `network_key` imports
-`run_directory`. The commands call `ports` and `network_key` before they run the launcher.
+Imports go downward: `launcher` imports `supervisor`, `spawn` and `run_directory`; `network_key` and
+`operator_token` import `run_directory`, and `identities` imports both of these. The commands call `ports`,
+`network_key` and `identities` before they run the launcher.
 """

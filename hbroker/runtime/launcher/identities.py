@@ -1,4 +1,5 @@
-"""The authority of a network, and the identities of its nodes, in the network's folder (ADR 35).
+"""The authority of a network, and what it has signed, in the network's folder (ADR 35): the identities of the
+nodes, and the operator's token.
 
 `hbroker up` makes the authority when a network with security starts for the first time. At each start it
 issues the certificates that are missing, and renews those that have little time left. For that it needs the
@@ -7,7 +8,7 @@ key of the authority, which may be kept elsewhere in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from hbroker.config import NodeSettings, SecuritySettings
@@ -15,6 +16,7 @@ from hbroker.errors import ConfigError
 from hbroker.identity.authority import Authority, AuthorityCertificate
 from hbroker.identity.certificate import InvalidCertificate, NodeCertificate
 from hbroker.identity.node_identity import Identity
+from hbroker.runtime.launcher.operator_token import provide_operator_token
 from hbroker.runtime.launcher.run_directory import RunDirectory
 from hbroker.topology import Topology
 
@@ -22,20 +24,29 @@ __all__ = ["provide"]
 
 
 def provide(network: Topology, directory: RunDirectory, now: float) -> SecuritySettings:
-    """The authority of the network and an identity for each of its nodes. Makes what is missing.
+    """The authority of the network, an identity for each of its nodes, and the operator's token if the
+    network requires tokens. Makes what is missing.
 
-    If the key of the authority is kept elsewhere, the certificates have to suffice until it is put back.
+    If the key of the authority is kept elsewhere, the certificates and the token have to suffice until it is
+    put back.
 
     `now`: seconds since the Unix epoch. Raises ConfigError if a file is not usable, or the key is needed and
     not here; and OSError if a file cannot be read or written.
     """
     signer = _signer(network.name, directory, now)
-    believed = [signer] if signer else AuthorityCertificate.load_all(directory.authority)
+    believed: Sequence[AuthorityCertificate] = (
+        [signer] if signer else AuthorityCertificate.load_all(directory.authority)
+    )
     for node in network.nodes:
         _provide_identity(node, believed, signer, directory, now)
+    token = ""
+    if network.requires_tokens:
+        token = str(provide_operator_token(directory, believed, signer, now).absolute())
     return SecuritySettings(
         authority=str((directory.authority / "authority.crt").absolute()),
         identity=str(directory.identities.absolute()),
+        token=token,
+        requires_tokens=network.requires_tokens,
     )
 
 

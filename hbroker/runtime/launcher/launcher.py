@@ -364,6 +364,7 @@ class Launcher:
             gateways,
             os.path.abspath(telemetry.directory) if telemetry.is_on else None,
             self._topology.root.security.authority or None,
+            str(self._directory.operator_token_file.absolute()) if self._topology.requires_tokens else None,
         )
         if run == self._written or time.monotonic() < self._write_at:
             return

@@ -8,6 +8,8 @@
     authority/    the authority of a network with security: authority.crt, authority.key
     identities/   what its nodes prove themselves with: <node>.crt, <node>.key
                   (`hbroker.runtime.launcher.identities`)
+    operator.token  the token of gateways, and of commands on this host, if the network requires tokens
+                  (`hbroker.runtime.launcher.operator_token`)
     <node>.log    the log of the process; renamed to <node>.log.1 at the next start if it is large
     telemetry/    the telemetry of the processes (docs/telemetry.md)
     <node>.cuts   the delegations of the node, with its other state files beside it
@@ -74,7 +76,8 @@ class GatewayRun:
 class NetworkRun:
     """A launcher, its nodes and its gateways. `topology`: the absolute path of the file. `telemetry`: the
     absolute path of the folder of telemetry; None: the processes write none. `authority`: the absolute path
-    of the certificate of the network's authority; None: security is off."""
+    of the certificate of the network's authority; None: security is off. `token`: the absolute path of the
+    operator's token; None: the network requires no tokens."""
 
     name: str
     topology: str
@@ -84,6 +87,7 @@ class NetworkRun:
     gateways: tuple[GatewayRun, ...] = ()
     telemetry: str | None = None
     authority: str | None = None
+    token: str | None = None
 
     def has_root_at(self, address: Address) -> bool:
         """Whether its root advertises this address, or this is a loopback address with the root's port."""
@@ -139,6 +143,11 @@ class RunDirectory:
     def identities(self) -> Path:
         """The folder of the identities of its nodes."""
         return self.path / "identities"
+
+    @property
+    def operator_token_file(self) -> Path:
+        """Contains the operator's token of a network that requires tokens."""
+        return self.path / "operator.token"
 
     def log_file(self, node: str) -> Path:
         """Contains stdout and stderr of the process."""

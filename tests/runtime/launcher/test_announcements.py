@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hbroker.runtime.credentials import authority_at
+from hbroker.runtime.credentials import authority_at, token_at
 from hbroker.runtime.launcher.run_directory import NetworkRun, NodeRun, RunDirectory, running_at
 
 ROOT = ("192.0.2.1", 7700)
@@ -26,7 +26,9 @@ def running(base: Path, name: str, port: int = ROOT[1]) -> Iterator[RunDirectory
     directory = RunDirectory(base, name)
     lock = directory.acquire()
     node = NodeRun("root", "", f"{ROOT[0]}:{port}", "up", 1, None, 0)
-    directory.write(NetworkRun(name, "x.yaml", os.getpid(), 0.0, (node,), authority=f"{name}.crt"))
+    directory.write(
+        NetworkRun(name, "x.yaml", os.getpid(), 0.0, (node,), authority=f"{name}.crt", token=f"{name}.token")
+    )
     directory.announce((ROOT[0], port))
     try:
         yield directory
@@ -44,8 +46,10 @@ def test_a_network_is_found_while_it_runs(tmp_path: Path) -> None:
         assert (found(), found((ROOT[0], 7710)), found((ROOT[0], 7720))) == (["house"], ["barn"], [])
         assert found(("127.0.0.1", 7700)) == ["house"]
         assert authority_at(NOWHERE, ROOT) == "house.crt"
+        assert token_at(NOWHERE, ROOT) == "house.token"
     assert found() == []
     assert authority_at(NOWHERE, ROOT) == ""
+    assert token_at(NOWHERE, ROOT) == ""
 
 
 def test_a_launcher_that_was_killed_is_forgotten(tmp_path: Path) -> None:
