@@ -73,6 +73,11 @@ class Rights:
         """
         return all(_is_covered(filter, block.read) and is_shared <= block.share for block in self.blocks)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the holder may neither read nor write anything, because a block names no filter."""
+        return any(not block.read and not block.write for block in self.blocks)
+
     def may_be(self, client_id: str) -> bool:
         """Whether the holder may have this client id: no block names another one."""
         return all(client_id == named for named in self.clients)

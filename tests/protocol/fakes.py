@@ -78,6 +78,9 @@ class FakeCore:
                 return link
         return self.network.open(self, address, session)
 
+    def set_rights(self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]]) -> bool:
+        raise AssertionError("no client has a token here")
+
     def is_half_open(self, link: int) -> bool:
         return False
 

@@ -1,5 +1,8 @@
 """A node's answer to PUBCONNECT: which node owns the topic (§5.2).
 
+A client needs no right to the topic for this: the owner checks what it publishes, and where it subscribes
+(§4.6). But a client without any right learns nothing.
+
 The owner answers the requester directly. Any other node forwards the request to its child that holds the
 topic or, in referral mode, names that child. The node stores nothing about a request.
 """
@@ -30,7 +33,7 @@ class Responder:
         if not topic_is_valid(request.topic):
             self._fail(requester, request, Reason.REASON_TOPIC_NAME_INVALID)
             return
-        if not requester.rights.may_write(request.topic, False):
+        if requester.rights.is_empty:
             self._fail(requester, request, Reason.REASON_NOT_AUTHORIZED)
             return
         decider = self._jurisdiction.lookup(request.topic)
