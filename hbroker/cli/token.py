@@ -197,7 +197,8 @@ def _inspect(text: str, authorities: list[AuthorityCertificate], now: float, as_
 
 def _signer(text: str, authorities: list[AuthorityCertificate], now: float) -> tuple[str | None, str]:
     """The network whose authority signed the token, if the token is valid; and otherwise why not."""
-    from hbroker.rights.token import InvalidToken, verify
+    from hbroker.rights.token import verify
+    from hbroker.rights.verified import InvalidToken
 
     fault = _UNKNOWN
     for authority in authorities:

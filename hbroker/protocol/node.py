@@ -130,10 +130,7 @@ class Node:
         self.sessions = self.owner_subscriptions.sessions
         self.subscription_store = self.owner_subscriptions.subscription_store
         self.wills = SessionWills(context, self.sessions)
-        most = settings.limits.sessions
-        self._client_rights = ClientRights(
-            core, verify_token, diagnostics, most=most, unix_offset_us=unix_offset_us
-        )
+        self._client_rights = ClientRights(context, verify_token)
         self._takeover_notices = TakeoverNotices(core)
         self._responder = Responder(context)
         movable = (self.owner_subscriptions, self._recovery)

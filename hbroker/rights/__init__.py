@@ -2,6 +2,7 @@
 
     token       makes, narrows, verifies and reads tokens
     wire        a token as protobuf: reads its blocks, refuses all that hbroker's tokens do not have
+    verified    the outcome of a verification
     block       one block of a token: rights, a client id, an expiry; writes them as Datalog
     rights      what the holder of a token may do: read and write which topics
 

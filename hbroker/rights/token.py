@@ -20,17 +20,13 @@ from typing import NoReturn
 import biscuit_auth
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from hbroker.errors import HBrokerError, LocalError
+from hbroker.errors import LocalError
 from hbroker.rights.block import Block, utc
 from hbroker.rights.rights import BlockRights, Rights
+from hbroker.rights.verified import InvalidToken, VerifiedToken
 from hbroker.rights.wire import MOST_BLOCKS, MOST_BYTES, read_blocks
 
-__all__ = ["Contents", "InvalidToken", "VerifiedToken", "attenuate", "create", "inspect", "verify"]
-
-
-class InvalidToken(HBrokerError):
-    """The token is malformed, has expired, was not signed by an authority that is believed, or has something
-    that tokens of hbroker do not have. The text says which."""
+__all__ = ["Contents", "attenuate", "create", "inspect", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +52,6 @@ class Contents:
     def expires_at(self) -> int | None:
         """The last second at which the token is valid, since the Unix epoch; None: it does not expire."""
         return min((block.expires_at for block in self.blocks if block.expires_at is not None), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedToken:
-    """What a token says that an authority has signed, and that was valid at the time of the verification. The
-    fields are those of `Contents`."""
-
-    rights: Rights
-    expires_at: int | None
-    revocation_ids: tuple[bytes, ...]
 
 
 def create(key: Ed25519PrivateKey, block: Block) -> str:

@@ -13,7 +13,8 @@ import pytest
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.identity.authority import Authority
-from hbroker.rights.token import VerifiedToken, verify
+from hbroker.rights.token import verify
+from hbroker.rights.verified import VerifiedToken
 
 Capture = pytest.CaptureFixture[str]
 

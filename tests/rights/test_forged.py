@@ -12,7 +12,8 @@ from biscuit_auth import BlockBuilder, KeyPair
 from hbroker.errors import LocalError
 from hbroker.rights.block import Block
 from hbroker.rights.rights import BlockRights, Rights
-from hbroker.rights.token import InvalidToken, attenuate, create, inspect, verify
+from hbroker.rights.token import attenuate, create, inspect, verify
+from hbroker.rights.verified import InvalidToken
 from tests.rights.examples import (
     AUTHORITIES,
     KEY,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hbroker.errors import LocalError
 from hbroker.rights.block import Block
 from hbroker.rights.rights import BlockRights, Rights
-from hbroker.rights.token import InvalidToken, attenuate, create, inspect, verify
+from hbroker.rights.token import attenuate, create, inspect, verify
+from hbroker.rights.verified import InvalidToken
 from tests.rights.examples import (
     AUTHORITIES,
     DAY_S,

@@ -18,11 +18,11 @@ from typing import Final, TypeAlias
 
 from hbroker._native import RightsRequestedEvent
 from hbroker.protocol import timers
-from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Diagnostics, TokenRefused
+from hbroker.protocol.context import NodeContext
+from hbroker.protocol.events import TokenRefused
 from hbroker.protocol.timers import TimerQueue
 from hbroker.rights.rights import ALL_RIGHTS, BlockRights, Rights
-from hbroker.rights.token import InvalidToken, VerifiedToken
+from hbroker.rights.verified import InvalidToken, VerifiedToken
 
 __all__ = ["NO_RIGHTS", "ClientRights", "VerifyToken"]
 
@@ -47,23 +47,15 @@ class _Association:
 
 
 class ClientRights:
-    """The rights of all clients of one node. `verify`: None: no tokens are required. `most`: the most
-    associations."""
+    """The rights of all clients of one node. `verify`: None: no tokens are required."""
 
-    def __init__(
-        self,
-        core: NodeCore,
-        verify: VerifyToken | None,
-        diagnostics: Diagnostics,
-        *,
-        most: int,
-        unix_offset_us: int,
-    ) -> None:
-        self._core = core
+    def __init__(self, context: NodeContext, verify: VerifyToken | None) -> None:
+        self._core = context.core
         self._verify = verify
-        self._diagnostics = diagnostics
-        self._most = most
-        self._unix_offset_us = unix_offset_us
+        self._diagnostics = context.diagnostics
+        self._most = context.settings.limits.sessions
+        """The most associations that the core has."""
+        self._unix_offset_us = context.unix_offset_us
         self._verified: dict[bytes, VerifiedToken] = {}
         """The tokens that were verified last."""
         self._associations: dict[int, _Association] = {}

@@ -15,7 +15,8 @@ from hbroker.errors import ConfigError
 from hbroker.identity.authority import Authority, AuthorityCertificate
 from hbroker.rights.block import Block
 from hbroker.rights.rights import BlockRights
-from hbroker.rights.token import InvalidToken, create, verify
+from hbroker.rights.token import create, verify
+from hbroker.rights.verified import InvalidToken
 from hbroker.runtime.launcher.run_directory import RunDirectory
 from hbroker.storage.disk import make_folder, replace_file
 

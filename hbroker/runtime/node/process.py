@@ -46,7 +46,8 @@ from hbroker.protocol.events import (
 )
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import reason_name
-from hbroker.rights.token import VerifiedToken, verify
+from hbroker.rights.token import verify
+from hbroker.rights.verified import VerifiedToken
 from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, name_in
 from hbroker.runtime.driver import Driver

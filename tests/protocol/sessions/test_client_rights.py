@@ -17,7 +17,7 @@ from hbroker.protocol.packets import Body, Reason, body_of, pack
 from hbroker.protocol.sessions.client_rights import NO_RIGHTS
 from hbroker.protocol.timers import SECOND
 from hbroker.rights.rights import BlockRights, Rights
-from hbroker.rights.token import InvalidToken, VerifiedToken
+from hbroker.rights.verified import InvalidToken, VerifiedToken
 from tests.protocol.sole_node import HERE, HOME, OFFSET_US, ScriptedCore
 
 READER = Rights((BlockRights(read=("home/#",)),))

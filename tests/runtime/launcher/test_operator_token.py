@@ -13,7 +13,8 @@ from hbroker.identity.authority import Authority, AuthorityCertificate
 from hbroker.identity.rotation import RotationStep, rotate
 from hbroker.rights.block import Block
 from hbroker.rights.rights import BlockRights
-from hbroker.rights.token import VerifiedToken, create, verify
+from hbroker.rights.token import create, verify
+from hbroker.rights.verified import VerifiedToken
 from hbroker.runtime.launcher.identities import provide
 from hbroker.runtime.launcher.launcher import Launcher
 from hbroker.runtime.launcher.operator_token import VALIDITY_S

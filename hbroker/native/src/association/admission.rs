@@ -8,6 +8,7 @@
 //! Until `Granted` the client's datagrams are opened and kept, within bounds, and nothing is sent to it. Rights may
 //! change later: a token expires, or is revoked.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +18,6 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::association::packet::AssociationId;
-use crate::association::table::{Association, Shared};
-use crate::association::worker::Associations;
 use crate::rights::Rights;
 
 /// The opened datagrams of one client that are kept, and those of all clients of a worker, in bytes.
@@ -64,32 +63,42 @@ impl Admission {
     }
 }
 
-/// The associations that a worker has to look at, because Python has answered: by worker, with the association that
-/// was begun for the same destination before.
-#[derive(Default)]
-pub struct Admitted {
+/// The clients of which Python has said something, for the workers that have to look at them.
+pub struct Admitted<A> {
     count: AtomicUsize,
-    listed: Mutex<Vec<(usize, AssociationId, Option<Arc<Association>>)>>,
+    listed: Mutex<Vec<AdmittedClient<A>>>,
 }
 
-impl Admitted {
-    fn add(&self, worker: usize, id: AssociationId, replaced: Option<Arc<Association>>) {
+/// `replaced`: the association that was begun for the same destination before.
+pub struct AdmittedClient<A> {
+    pub worker: usize,
+    pub id: AssociationId,
+    pub replaced: Option<Arc<A>>,
+}
+
+impl<A> Default for Admitted<A> {
+    fn default() -> Self {
+        Self { count: AtomicUsize::new(0), listed: Mutex::default() }
+    }
+}
+
+impl<A> Admitted<A> {
+    pub fn add(&self, admitted: AdmittedClient<A>) {
         let mut listed = self.listed.lock();
-        listed.push((worker, id, replaced));
+        listed.push(admitted);
         self.count.store(listed.len(), Ordering::Release);
     }
 
     pub fn has_some_for(&self, worker: usize) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.listed.lock().iter().any(|(of, ..)| *of == worker)
+        self.count.load(Ordering::Acquire) > 0 && self.listed.lock().iter().any(|one| one.worker == worker)
     }
 
-    fn take(&self, worker: usize) -> Vec<(AssociationId, Option<Arc<Association>>)> {
+    pub fn take(&self, worker: usize) -> Vec<AdmittedClient<A>> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
         let mut listed = self.listed.lock();
-        let taken =
-            listed.extract_if(.., |(of, ..)| *of == worker).map(|(_, id, replaced)| (id, replaced)).collect();
+        let taken = listed.extract_if(.., |one| one.worker == worker).collect();
         self.count.store(listed.len(), Ordering::Release);
         taken
     }
@@ -100,8 +109,14 @@ impl Admitted {
 pub struct Waiting {
     by_id: HashMap<AssociationId, Kept>,
     bytes: usize,
-    /// What may be handled now, with the rights of who sent it.
-    ready: std::collections::VecDeque<(Option<Arc<Rights>>, SocketAddr, Vec<u8>)>,
+    ready: VecDeque<ReadyDatagram>,
+}
+
+/// What may be handled now. `rights`: of who sent it.
+pub struct ReadyDatagram {
+    pub rights: Option<Arc<Rights>>,
+    pub source: SocketAddr,
+    pub opened: Vec<u8>,
 }
 
 struct Kept {
@@ -118,123 +133,45 @@ impl Waiting {
         }
     }
 
-    fn remove(&mut self, id: AssociationId) -> Vec<(SocketAddr, Vec<u8>)> {
+    pub fn has(&self, id: AssociationId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// What was kept for a client may be handled now.
+    pub fn release(&mut self, id: AssociationId, rights: &Option<Arc<Rights>>) {
+        for (source, opened) in self.remove(id) {
+            self.ready.push_back(ReadyDatagram { rights: rights.clone(), source, opened });
+        }
+    }
+
+    pub fn poll_ready(&mut self) -> Option<ReadyDatagram> {
+        self.ready.pop_front()
+    }
+
+    pub fn remove(&mut self, id: AssociationId) -> Vec<(SocketAddr, Vec<u8>)> {
         let kept = self.by_id.remove(&id);
         self.bytes -= kept.as_ref().map_or(0, |kept| kept.bytes);
         kept.map_or_else(Vec::new, |kept| kept.datagrams)
     }
 
-    /// False: there is no room.
-    fn keep(&mut self, now: Micros, id: AssociationId, source: SocketAddr, opened: &[u8]) -> bool {
+    /// Returns until when the datagram is kept; `None`: there is no room.
+    pub fn keep(
+        &mut self,
+        now: Micros,
+        id: AssociationId,
+        source: SocketAddr,
+        opened: &[u8],
+    ) -> Option<Micros> {
         let cost = opened.len() + COST;
         let kept = self.by_id.get(&id).map_or(0, |kept| kept.bytes);
         if kept + cost > MOST_OF_ONE || self.bytes + cost > MOST_OF_ALL {
-            return false;
+            return None;
         }
         let first = || Kept { until: now + KEPT_FOR, bytes: 0, datagrams: Vec::new() };
         let kept = self.by_id.entry(id).or_insert_with(first);
         kept.bytes += cost;
         kept.datagrams.push((source, opened.to_vec()));
         self.bytes += cost;
-        true
-    }
-}
-
-impl Shared {
-    /// From now on the client at the other end of an association may do this. False: there is no such association.
-    /// Afterwards the workers have to run.
-    pub fn set_rights(&self, id: AssociationId, rights: Arc<Rights>) -> bool {
-        let Some(association) = self.of_id(id) else {
-            return false;
-        };
-        let state = &mut *association.state.lock();
-        let is_first = !state.admission.is_decided();
-        if matches!(state.admission, Admission::Open) {
-            return false;
-        }
-        self.end_routes(&association, state);
-        state.rights = rights.key;
-        state.admission = Admission::Granted(rights);
-        let mut replaced = self.route(state.destination(), &association);
-        if is_first {
-            let keepers = std::mem::take(&mut state.keepers);
-            for worker in if keepers.is_empty() { vec![0] } else { keepers } {
-                self.admitted.add(worker, id, replaced.take());
-            }
-        }
-        true
-    }
-}
-
-impl Associations {
-    /// The rights of who sent the datagram that was opened last; `None`: it may do everything.
-    pub fn rights(&self) -> Option<&Arc<Rights>> {
-        self.rights.as_ref()
-    }
-
-    /// The next client of whom somebody has to say what it may do ([`Shared::set_rights`]).
-    pub fn poll_request(&mut self) -> Option<Request> {
-        self.requests.pop_front()
-    }
-
-    /// Nobody can say now what a client may do. It has to begin again.
-    pub fn refuse(&mut self, request: &Request) {
-        self.counters.handshakes_refused += 1;
-        if let Some(association) = self.shared.of_id(request.association) {
-            self.shared.remove(&association, &association.state.lock());
-        }
-    }
-
-    /// The next datagram of those that were kept ([`Self::rights`]: who sent it), and its source.
-    pub fn poll_admitted(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
-        let (rights, source, opened) = self.waiting.ready.pop_front()?;
-        self.rights = rights;
-        Some((source, opened))
-    }
-
-    pub(super) fn keep_opened(
-        &mut self,
-        now: Micros,
-        association: &Arc<Association>,
-        source: SocketAddr,
-        opened: &[u8],
-    ) {
-        if opened.is_empty() {
-            return;
-        }
-        let id = association.local;
-        let is_first = !self.waiting.by_id.contains_key(&id);
-        if !self.waiting.keep(now, id, source, opened) {
-            self.counters.not_held += 1;
-            return;
-        }
-        if !is_first {
-            return;
-        }
-        let state = &mut *association.state.lock();
-        if state.admission.is_decided() {
-            self.shared.admitted.add(self.worker, id, None); // Python has answered just now.
-        } else {
-            state.keepers.push(self.worker);
-            self.timers.insert((now + KEPT_FOR, id));
-        }
-    }
-
-    /// Takes up what waited for an answer of Python.
-    pub(super) fn take_admitted(&mut self) {
-        for (id, replaced) in self.shared.admitted.take(self.worker) {
-            let kept = self.waiting.remove(id);
-            let Some(association) = self.shared.of_id(id) else {
-                continue;
-            };
-            if let Some(replaced) = replaced {
-                self.take_over(&association, &replaced);
-            }
-            let mut rights = None;
-            if association.state.lock().admission.give(&mut rights) {
-                let kept = kept.into_iter().map(|(source, opened)| (rights.clone(), source, opened));
-                self.waiting.ready.extend(kept);
-            }
-        }
+        Some(kept.until)
     }
 }

@@ -10,7 +10,8 @@
 //!       |           `-- credentials     certificates; the configurations of TLS
 //!       |                 |-- tickets         with which a client goes on with a node that it knows
 //!       |                 `-- key_log         the secrets, for who may read what is sealed
-//!       |-- admission       what a client may do, before its datagrams are handled
+//!       |-- client_rights   what Python says of a client, and what was kept of it until then
+//!       |     `-- admission       whether it is known what a client may do
 //!       |-- table           all associations of one address, for all its workers
 //!       |-- keys            a sender's and a receiver's keys, numbers, replays
 //!       `-- packet          the datagrams
@@ -19,6 +20,7 @@
 //! Sans-IO, as everything below `endpoint`: datagrams and time come in; datagrams and a deadline come out.
 
 pub mod admission;
+mod client_rights;
 pub mod counters;
 pub mod credentials;
 mod establishment;

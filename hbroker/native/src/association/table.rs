@@ -52,7 +52,7 @@ pub struct Shared {
     most: usize,
     /// Whether a client has to show a token.
     pub(super) requires_tokens: bool,
-    pub(super) admitted: Admitted,
+    pub(super) admitted: Admitted<Association>,
     by_id: RwLock<HashMap<AssociationId, Arc<Association>, ById>>,
     /// Through which association to send.
     by_destination: RwLock<HashMap<Destination, Arc<Association>, KeyedHash>>,
@@ -108,7 +108,7 @@ pub(super) struct State {
     pub certificate: Option<Vec<u8>>,
     pub admission: Admission,
     /// The workers that have opened datagrams of the peer, and keep them until its rights are known.
-    pub keepers: Vec<usize>,
+    pub waiting_workers: Vec<usize>,
     /// Those of the peer, in what is sent through this association: see [`Destination`].
     pub rights: u64,
     pub heard_at: Micros,
@@ -348,7 +348,7 @@ impl State {
             peer: peer.address,
             rights: peer.rights,
             admission: Admission::Open,
-            keepers: Vec::new(),
+            waiting_workers: Vec::new(),
             former: Vec::new(),
             remote: 0,
             handshake: Some(Box::new(handshake)),

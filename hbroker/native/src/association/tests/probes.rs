@@ -52,7 +52,7 @@ fn each_probe_is_sealed() {
         let mut sent = Vec::new();
         while net.now < BEGIN + 30 * SECOND {
             net.send(NODE, 1, b"news");
-            sent.extend(net.flying.drain(..));
+            sent.append(&mut net.flying);
             net.advance(every);
         }
         let probes = sent.iter().filter(|(.., bytes)| bytes.len() == packet::PROBE.len() + OVERHEAD);

@@ -3,12 +3,10 @@
 //! only a token, in no more bytes than it sent.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::Micros;
-use crate::association::admission::Request;
 use crate::broken::Defect;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::event::{DownReason, Event, Flow};
@@ -17,7 +15,6 @@ use crate::engine::{Engine, Side};
 use crate::link::{Arrival, ReceiveOutcome, Role};
 use crate::link_id::LinkId;
 use crate::publisher_id::publisher_id;
-use crate::rights::Rights;
 use crate::schema::reason;
 use crate::token::LIFETIME_S;
 use crate::wire::{self, Body, DatagramView, Header, HeaderOut, Kind, Malformed, PacketView};
@@ -57,36 +54,6 @@ impl Engine {
         }
         buffers.put_back(view.into_buffer());
         self.view_buffers = Some(buffers);
-    }
-
-    /// The next datagrams are of somebody with these rights; `None`: he may do everything.
-    pub fn note_rights(&mut self, rights: Option<&Arc<Rights>>) {
-        let is_same = match (&self.sender_rights, rights) {
-            (None, None) => true,
-            (Some(known), Some(rights)) => Arc::ptr_eq(known, rights),
-            _ => false,
-        };
-        if !is_same {
-            self.sender_rights = rights.cloned();
-        }
-    }
-
-    /// Asks Python what a client may do. False: there is no room for the question.
-    pub fn ask_for_rights(&mut self, request: &Request) -> bool {
-        let Request { association, source, token } = request;
-        let flow = Flow::Outside(source.ip().into());
-        if !self.events.has_room(flow) {
-            self.out.counters.drop(Drop::EventQueueFull);
-            return false;
-        }
-        let (association, source, token) = (*association, *source, token.clone());
-        self.events.push(flow, Event::RightsRequested { association, source, token });
-        true
-    }
-
-    /// The key of the rights of who sent the datagram that is handled now.
-    fn sender_key(&self) -> u64 {
-        self.sender_rights.as_ref().map_or(0, |rights| rights.key)
     }
 
     fn find_link(&self, session: u64, source: SocketAddr) -> Option<LinkId> {
@@ -183,17 +150,6 @@ impl Engine {
             self.out.links.mark_dirty(id);
         }
         self.use_room(now, id);
-    }
-
-    /// The peer of a link has the rights of who sent its latest datagram.
-    fn note_link_rights(&mut self, id: LinkId) {
-        if let Some(entry) = self.out.links.get_mut(id)
-            && entry.note_rights(self.sender_rights.as_ref())
-            && entry.announced
-        {
-            let peer = entry.peer();
-            self.events.push(self.flow_of(peer.session), Event::RightsChanged(peer));
-        }
     }
 
     /// Handles the unreliable packets.

@@ -3,6 +3,7 @@
 //! ```text
 //!     datagrams           a datagram in: header -> link -> packets; outside of sessions requests, answers and
 //!       |                     CHALLENGE (token_bucket limits them)
+//!       |-- sender_rights       what who sent a datagram may do
 //!       |-- links               the links: by session, by address, timers, idle links
 //!       |     |-- delivery_records    deliveries that wait for a PUBACK
 //!       |     `-- credit              what the peer takes before it acknowledges
@@ -22,4 +23,5 @@ pub mod event;
 pub mod links;
 pub mod outbound;
 pub mod publish_batch;
+mod sender_rights;
 pub mod token_bucket;
