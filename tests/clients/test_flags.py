@@ -20,6 +20,7 @@ from hbroker.clients.formatting import compile_format, payload_only, topic_and_p
 from hbroker.clients.options import SHARED, client_id, target
 from hbroker.clients.properties import PROPERTY, Property, publish_properties
 from hbroker.clients.received import Received
+from hbroker.clients.sessions import connection_of
 
 
 @dataclass(frozen=True)
@@ -197,3 +198,13 @@ def test_help_and_version_are_printed(main: object, capsys: pytest.CaptureFixtur
     assert "-t, --topic" in shown
     assert main(["--version"]) == 0
     assert re.fullmatch(r"h[ps]ub \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("flags", [hpub.FLAGS, hsub.FLAGS])
+def test_files_of_the_authority_and_of_the_token_are_passed_on(flags: Sequence[Flag[Any]]) -> None:
+    connection = connection_of(read("--cafile", "home.crt", "--token", "oven.token", flags=flags), clean=True)
+    assert (connection["authority"], connection["token"]) == ("home.crt", "oven.token")
+    connection = connection_of(read(flags=flags), clean=True)
+    assert (connection["authority"], connection["token"]) == (None, None)
+    with pytest.raises(UsageError, match="--token argument given but no file specified"):
+        read("--token", "", flags=flags)
