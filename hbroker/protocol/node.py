@@ -136,10 +136,8 @@ class Node:
         movable = (self.owner_subscriptions, self._recovery)
         self.delegations = Delegations(context, *movable, (self.sessions, self.wills))
         self._join_responder = JoinResponder(context, self.delegations, nonces)
-        self.claims = SubtreeClaims(
-            ClaimContext(context, *movable, self.delegations, self._join_responder, self._close_parent_link),
-            restored.claims,
-        )
+        parts = (*movable, self.delegations, self._join_responder, self._close_parent_link)
+        self.claims = SubtreeClaims(ClaimContext(context, *parts), restored.claims)
         self._orders = OrderHandler(context, self.claims, self.leave, nonces)
 
     # Change

@@ -30,7 +30,10 @@ def of_root(result: ResolveFailed, timeout: float) -> HBrokerError:
     """The exception for a root that did not answer, or refused."""
     tried = ", ".join(result.tried)
     if result.answered:
-        return Refused(f"the root at {tried} refused: {reason_name(result.reason)}", result.reason)
+        text = f"the root at {tried} refused: {reason_name(result.reason)}"
+        if result.reason == Reason.REASON_NOT_AUTHORIZED:
+            text += ". Its network requires tokens: does HBROKER_TOKEN name a file with a valid one?"
+        return Refused(text, result.reason)
     check = (
         "Is a node running there, and does UDP get through in both directions? "
         "If the network's security is on: does HBROKER_AUTHORITY name the certificate of its authority?"
