@@ -20,6 +20,7 @@ from hbroker.protocol.node import Node
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import Result, TakenOver
+from hbroker.protocol.sessions.client_rights import VerifyToken
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.subscriptions.client.options import Key, Options
@@ -111,7 +112,8 @@ class Host:
             for_many=for_many,
             queue_messages=queue_messages or QUEUE,
             spool_bytes=SPOOL_BYTES,
-            credentials=None if world.security is None else world.security.credentials(name),
+            credentials=None if world.security is None else world.security.credentials(name, self.session),
+            requires_tokens=node and world.security is not None and world.security.requires_tokens,
         )
         self.publisher = config.publisher
         self.engine = Engine(config)
@@ -274,6 +276,7 @@ class NodeHost(Host):
             restored=self._storage.restored,
             storage=self._storage,
             certified_name=None if world.security is None else self._certified_name,
+            verify_token=_verify_token(world),
         )
         self.control.start(self.clock())
         self.engine.run_store()
@@ -519,3 +522,8 @@ class ClientHost(Host):
         """Ends as a process that is killed. Idempotent."""
         if self.world.hosts.get(self.address) is self:
             self.world.remove(self)
+
+
+def _verify_token(world: World) -> VerifyToken | None:
+    security = world.security
+    return security.verify_token if security is not None and security.requires_tokens else None

@@ -56,7 +56,7 @@ class Plan:
     nodes that exist from the beginning, in order. `bandwidth_bps`: of the one line that all datagrams share;
     None: no limit. `join_key`: of the network; empty: none. `paces`: of the clients that read slowly.
     `queue_messages`: the default bound of a session's queue; 0: the usual one. `is_sealed`: all datagrams are
-    sealed.
+    sealed. `requires_tokens`: clients show tokens.
     """
 
     seed: int
@@ -74,6 +74,7 @@ class Plan:
     queue_messages: int = 0
     for_many: tuple[str, ...] = ()
     is_sealed: bool = False
+    requires_tokens: bool = False
 
     @property
     def end(self) -> int:
@@ -84,6 +85,8 @@ class Plan:
         """The plan without its messages, a line for each fact."""
         yield f"paths: {self.paths}, {self.bandwidth_bps or 'any number of'} bit/s"
         yield f"{'a' if self.join_key else 'no'} join key; datagrams {'' if self.is_sealed else 'not '}sealed"
+        if self.requires_tokens:
+            yield "each client has a token"
         for node in self.nodes:
             late = "" if node.name in self.first else ", joins late"
             clock = f", clock {node.drift_ppm:+} ppm" if node.drift_ppm else ""

@@ -11,6 +11,7 @@ import hashlib
 import os
 import time
 import weakref
+from base64 import urlsafe_b64decode
 from functools import lru_cache
 from tempfile import mkstemp
 from typing import Final
@@ -18,6 +19,10 @@ from typing import Final
 from hbroker._native import Credentials
 from hbroker.identity.authority import Authority
 from hbroker.identity.node_identity import Identity
+from hbroker.rights.block import Block
+from hbroker.rights.rights import BlockRights
+from hbroker.rights.token import create, verify
+from hbroker.rights.verified import VerifiedToken
 from hbroker.runtime.key_log import KeyLog, Opened
 
 __all__ = ["SimulatedSecurity"]
@@ -27,19 +32,27 @@ _LONG: Final = 152
 
 
 class SimulatedSecurity:
-    """The security of one world."""
+    """The security of one world. `requires_tokens`: each client has a token with rights of its own, which
+    allow all that it does."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, requires_tokens: bool = False) -> None:
+        self.requires_tokens: Final = requires_tokens
         descriptor, self._file = mkstemp(prefix="hbroker-sim-", suffix=".keys")
         os.close(descriptor)
         weakref.finalize(self, os.unlink, self._file)
         self._key_log = KeyLog(self._file)
 
-    def credentials(self, node: str = "") -> Credentials:
-        """The credentials of one process. `node`: its name; empty: it is no node."""
+    def credentials(self, node: str = "", session: int = 0) -> Credentials:
+        """The credentials of one process. `node`: its name; empty: it is the client with this session."""
         identity = _identity(node) if node else None
         proof = None if identity is None else (identity.chain, identity.key)
-        return Credentials([_authority().certificate], proof, self._file)
+        has_token = self.requires_tokens and not node
+        token = urlsafe_b64decode(create(_authority().key, Block(_rights(session)))) if has_token else None
+        return Credentials([_authority().certificate], proof, self._file, token)
+
+    def verify_token(self, token: bytes, now: float) -> VerifiedToken:
+        """As a node does it. Raises InvalidToken."""
+        return verify(token, [_authority().public_key], now)
 
     def token_key(self, node: str) -> bytes:
         """The key of a node's address tokens and resets: the same in all its runs (§4.2)."""
@@ -48,6 +61,12 @@ class SimulatedSecurity:
     def open(self, datagram: bytes) -> Opened | None:
         """What a host sealed in a datagram; None: it belongs to a handshake, or was changed."""
         return self._key_log.open(datagram)
+
+
+def _rights(session: int) -> BlockRights:
+    """No two clients have the same: one filter names the client."""
+    everything = ("#", "$SYS/#", f"of/{session:016x}")
+    return BlockRights(everything, everything, retain=True, share=True)
 
 
 @lru_cache(maxsize=1)

@@ -83,7 +83,8 @@ class Trial:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._world = World(plan.seed, security=SimulatedSecurity() if plan.is_sealed else None)
+        security = SimulatedSecurity(requires_tokens=plan.requires_tokens) if plan.is_sealed else None
+        self._world = World(plan.seed, security=security)
         if plan.seed % 2:
             self._world.owner_cache, self._world.answer_cache = OwnerCache(), AnswerCache()
         self._processes = Processes(self._world, plan)

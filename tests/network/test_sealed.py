@@ -59,7 +59,7 @@ def test_a_node_joins_under_its_own_name_only(monkeypatch: pytest.MonkeyPatch) -
     settings = NodeSettings("attic", "home/attic", world.new_address(), root=tree.root.address)
     of_another = security.credentials("cellar")
     with monkeypatch.context() as patched:
-        patched.setattr(security, "credentials", lambda _: of_another)
+        patched.setattr(security, "credentials", lambda *_: of_another)
         impostor = NodeHost(world, settings)
     world.run(20 * SECOND)
     assert not impostor.control.is_serving

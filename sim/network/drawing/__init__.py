@@ -37,6 +37,8 @@ __all__ = ["draw"]
 
 SEALED: Final = 0.5
 """The share of runs whose datagrams are sealed."""
+WITH_TOKENS: Final = 0.5
+"""The share of these in which clients show tokens."""
 
 
 def draw(seed: int) -> Plan:
@@ -82,6 +84,7 @@ def draw(seed: int) -> Plan:
     actions = draw_clocks(Random(f"{seed} clocks"), nodes, actions)
     join_key, attacks = draw_attacks(Random(f"{seed} attacks"), length)
     actions += attacks
+    is_sealed = Random(f"{seed} security").random() < SEALED
     return Plan(
         seed,
         tuple(nodes),
@@ -97,5 +100,6 @@ def draw(seed: int) -> Plan:
         paces,
         queue_messages,
         draw_for_many(Random(f"{seed} many"), clients),
-        is_sealed=Random(f"{seed} security").random() < SEALED,
+        is_sealed=is_sealed,
+        requires_tokens=is_sealed and Random(f"{seed} tokens").random() < WITH_TOKENS,
     )
