@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from hbroker.config import NodeSettings
 from hbroker.protocol.core import NodeCore
@@ -15,11 +15,23 @@ from hbroker.protocol.ownership.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address
 from hbroker.protocol.storage import AfterSync, Storage
 
-__all__ = ["CertifiedName", "NodeContext"]
+__all__ = ["Certificates", "CertifiedNode", "NodeContext"]
 
-CertifiedName: TypeAlias = Callable[[Address], str | None]
-"""Returns the name in the certificate with which the node at an address proved itself (ADR 35); None: it
-proved nothing."""
+
+class CertifiedNode(Protocol):
+    """What the certificate of a node says."""
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+
+    def may_own(self, subtree: str) -> bool:
+        """Whether the node may own this subtree."""
+
+
+Certificates: TypeAlias = Callable[[Address], CertifiedNode | None]
+"""Returns what the certificate says with which the node at an address proved itself (ADR 35); None: it proved
+nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +40,7 @@ class NodeContext:
 
     `clock` returns the time of the event that is being handled, in microseconds of one monotonic clock. Plus
     `unix_offset_us` it is microseconds since the Unix epoch. `has_restored_queues`: this run restored from
-    its store all messages that waited for sessions when the run before it ended (§5.8). `certified_name`:
+    its store all messages that waited for sessions when the run before it ended (§5.8). `certificates`:
     None: security is off.
     """
 
@@ -44,7 +56,7 @@ class NodeContext:
     incarnation: int
     unix_offset_us: int
     has_restored_queues: bool = False
-    certified_name: CertifiedName | None = None
+    certificates: Certificates | None = None
 
     @property
     def root(self) -> Address:

@@ -113,7 +113,7 @@ class ChildJoined:
 @dataclass(frozen=True, slots=True)
 class JoinDenied:
     """Somebody tried to join under a name, and did not prove that it may. `why`: the counter of such JOINs,
-    `unauthenticated` or `uncertified` (§5.5). At most one in a second is reported."""
+    `unauthenticated`, `uncertified` or `outside_certificate` (§5.5). At most one in a second is reported."""
 
     subtree: str
     node: str

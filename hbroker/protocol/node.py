@@ -26,7 +26,7 @@ from hbroker.addresses import format_address
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admin.requests import OrderHandler
-from hbroker.protocol.context import CertifiedName, NodeContext
+from hbroker.protocol.context import Certificates, NodeContext
 from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.events import Diagnostics, NodeEvent
 from hbroker.protocol.handover.recovery import Recovery
@@ -76,7 +76,7 @@ class Node:
     - `unix_offset_us`: added to `now`, it gives microseconds since the Unix epoch, for epochs (§5.1).
     - `restored`: what an earlier run saved. `storage`: saves records for the next run.
     - `process_usage`: returns what only the process knows, for the status.
-    - `certified_name`: as in `NodeContext`.
+    - `certificates`: as in `NodeContext`.
     - `verify_token`: verifies a client's token; None: no tokens are required.
     """
 
@@ -91,7 +91,7 @@ class Node:
         restored: RestoredState | None = None,
         storage: Storage | None = None,
         process_usage: Callable[[], Mapping[str, object]] = dict,
-        certified_name: CertifiedName | None = None,
+        certificates: Certificates | None = None,
         verify_token: VerifyToken | None = None,
     ) -> None:
         self._settings = settings
@@ -120,7 +120,7 @@ class Node:
             incarnation,
             unix_offset_us,
             has_restored_queues=settings.has_store and restored.had_store and not restored.has_lost_sessions,
-            certified_name=certified_name,
+            certificates=certificates,
         )
         self._status_topics = self._made_status_topics()
         self._connected_subscriptions, self._saved_subscriptions = _split_saved(restored, settings.has_store)

@@ -7,12 +7,15 @@ import re
 from base64 import b64decode, urlsafe_b64encode
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hbroker._native import Credentials, NativeError
 from hbroker.addresses import Address
 from hbroker.config import SecuritySettings
 from hbroker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hbroker.identity.certificate import NodeCertificate
 
 __all__ = [
     "CredentialFiles",
@@ -25,7 +28,7 @@ __all__ = [
     "key_log_file",
     "known_authority",
     "known_token",
-    "name_in",
+    "node_certificate",
     "token_at",
     "token_for",
 ]
@@ -182,15 +185,15 @@ def token_at(base: Path, root: Address) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def name_in(certificate: bytes) -> str | None:
-    """The name of the node in its certificate, as DER; None: it is not the certificate of a node.
+def node_certificate(der: bytes) -> NodeCertificate | None:
+    """What the certificate of a node says; None: it is not the certificate of a node.
 
     Children renew their leases every few seconds, and each time their parent looks at their certificates.
     """
     from hbroker.identity.certificate import InvalidCertificate, NodeCertificate
 
     try:
-        return NodeCertificate.read(certificate).name
+        return NodeCertificate.read(der)
     except InvalidCertificate:
         return None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hbroker._native import Config, Engine, Message
 from hbroker.config import NodeSettings
+from hbroker.identity.certificate import NodeCertificate
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.events import NodeEvent
@@ -26,7 +27,7 @@ from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.subscriptions.client.options import Key, Options
 from hbroker.protocol.timers import earliest
 from hbroker.protocol.wills.client_will import Will
-from hbroker.runtime.credentials import name_in
+from hbroker.runtime.credentials import node_certificate
 
 from .storage.files import NodeFiles, SimulatedStorage
 
@@ -275,7 +276,7 @@ class NodeHost(Host):
             unix_offset_us=unix_offset_us,
             restored=self._storage.restored,
             storage=self._storage,
-            certified_name=None if world.security is None else self._certified_name,
+            certificates=None if world.security is None else self._certificate_of,
             verify_token=_verify_token(world),
         )
         self.control.start(self.clock())
@@ -387,9 +388,9 @@ class NodeHost(Host):
         self.control.leave(self.clock())
         self.world.drive(self)
 
-    def _certified_name(self, peer: Address) -> str | None:
+    def _certificate_of(self, peer: Address) -> NodeCertificate | None:
         certificate = self.engine.certificate(peer)
-        return None if certificate is None else name_in(certificate)
+        return None if certificate is None else node_certificate(certificate)
 
     def _turn_store(self) -> None:
         """Stores what was submitted, and reads what was requested, as the thread of a real store does."""

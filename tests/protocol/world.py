@@ -11,7 +11,7 @@ from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits, NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.context import CertifiedName
+from hbroker.protocol.context import Certificates
 from hbroker.protocol.core import Event
 from hbroker.protocol.events import NodeEvent
 from hbroker.protocol.node import Node
@@ -95,7 +95,7 @@ class World:
         self.network: AnyNetwork = network(seed, faults)
         self.nodes: dict[str, Running] = {}
         self.clients: dict[str, Client] = {}
-        self.certified_name: CertifiedName | None = None
+        self.certificates: Certificates | None = None
         """What nodes that start from now on know of their peers' certificates."""
         self._remembered: dict[str, dict[str, Delegation]] = {}
         self._hosts = count(2)
@@ -202,7 +202,7 @@ class World:
             unix_offset_us=self.network.unix_offset_us,
             restored=RestoredState([replace(cut) for cut in remembered.values()]),
             storage=_Notes(remembered),
-            certified_name=self.certified_name,
+            certificates=self.certificates,
         )
         core.control = node
         running = self.nodes[settings.name] = Running(settings, core, node)

@@ -32,6 +32,7 @@ from hbroker.addresses import Address, format_address
 from hbroker.config import Durability, NodeSettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.identity.authority import AuthorityCertificate
+from hbroker.identity.certificate import NodeCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.protocol.events import (
     ChildJoined,
@@ -49,7 +50,7 @@ from hbroker.protocol.packets import reason_name
 from hbroker.rights.token import verify
 from hbroker.rights.verified import VerifiedToken
 from hbroker.runtime.control_loop import clock
-from hbroker.runtime.credentials import credentials_of, key_log_file, name_in
+from hbroker.runtime.credentials import credentials_of, key_log_file, node_certificate
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.node.state_files import NodeStateFiles
@@ -169,7 +170,7 @@ class _Process:
             restored=restored,
             storage=files,
             process_usage=self._process_status,
-            certified_name=self._certified_name if settings.security.is_on else None,
+            certificates=self._certificate_of if settings.security.is_on else None,
             verify_token=self._verify_token if settings.security.requires_tokens else None,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
@@ -278,9 +279,9 @@ class _Process:
     def _verify_token(self, token: bytes, now: float) -> VerifiedToken:
         return verify(token, self._authorities, now)
 
-    def _certified_name(self, peer: Address) -> str | None:
+    def _certificate_of(self, peer: Address) -> NodeCertificate | None:
         certificate = self._endpoint.certificate(peer)
-        return None if certificate is None else name_in(certificate)
+        return None if certificate is None else node_certificate(certificate)
 
     def _open_store(self, folder: Path) -> bool:
         """Opens the store, if there is to be one. Otherwise a store of an earlier run is set aside: its

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -84,8 +85,7 @@ def draw(seed: int) -> Plan:
     actions = draw_clocks(Random(f"{seed} clocks"), nodes, actions)
     join_key, attacks = draw_attacks(Random(f"{seed} attacks"), length)
     actions += attacks
-    is_sealed = Random(f"{seed} security").random() < SEALED
-    return Plan(
+    plan = Plan(
         seed,
         tuple(nodes),
         tuple(n.name for n in nodes if n.name not in late),
@@ -100,6 +100,11 @@ def draw(seed: int) -> Plan:
         paces,
         queue_messages,
         draw_for_many(Random(f"{seed} many"), clients),
-        is_sealed=is_sealed,
-        requires_tokens=is_sealed and Random(f"{seed} tokens").random() < WITH_TOKENS,
     )
+    return _with_security(plan)
+
+
+def _with_security(plan: Plan) -> Plan:
+    is_sealed = Random(f"{plan.seed} security").random() < SEALED
+    requires_tokens = is_sealed and Random(f"{plan.seed} tokens").random() < WITH_TOKENS
+    return replace(plan, is_sealed=is_sealed, requires_tokens=requires_tokens)

@@ -185,8 +185,8 @@ class JoinResponder:
             if join.credential:
                 self._deny(now, requester, applicant, "unauthenticated")
             self._refuse(requester, join, _UNPROVED, self._nonces.current(now, "join", *requester.address))
-        elif not self._is_certified(requester, applicant):
-            self._deny(now, requester, applicant, "uncertified")
+        elif (why := self._uncertified(requester, applicant)) is not None:
+            self._deny(now, requester, applicant, why)
             self._refuse(requester, join, _UNPROVED)
         elif applicant.epoch > max(self._clock.at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD:
             self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
@@ -218,12 +218,16 @@ class JoinResponder:
         is_fresh = self._nonces.is_valid(now, join.nonce, "join", *requester.address)
         return is_fresh and is_proof(join_credential(key, join), join.credential)
 
-    def _is_certified(self, requester: Requester, applicant: Applicant) -> bool:
-        """§5.5: within a session, and with security, the certificate of the joiner has its name."""
-        certified_name = self._context.certified_name
-        if certified_name is None or requester.session_link is None:
-            return True
-        return certified_name(requester.address) == applicant.node
+    def _uncertified(self, requester: Requester, applicant: Applicant) -> str | None:
+        """§5.5: what the certificate of a joiner lacks, as the name of a counter; None: nothing. Looked at
+        within a session, and with security."""
+        if self._context.certificates is None or requester.session_link is None:
+            return None
+        certified = self._context.certificates(requester.address)
+        if certified is None or certified.name != applicant.node:
+            return "uncertified"
+        is_own = applicant.subtree == f"{STATUS_ROOT}/{applicant.node}"
+        return None if is_own or certified.may_own(applicant.subtree) else "outside_certificate"
 
     def _deny(self, now: int, requester: Requester, applicant: Applicant, why: str) -> None:
         """Counts a JOIN that was not proved. Reports it, unless another one was reported a moment ago."""
