@@ -231,9 +231,7 @@ class NodeHost(Host):
         unix_offset_us: int = 0,
         queue_messages: int = 0,
     ) -> None:
-        key = world.random.randbytes(16)
-        if world.security is not None:
-            key = world.security.token_key(settings.name)
+        key = _token_key(world, settings.name)
         super().__init__(
             world,
             settings.listen,
@@ -528,3 +526,9 @@ class ClientHost(Host):
 def _verify_token(world: World) -> VerifyToken | None:
     security = world.security
     return security.verify_token if security is not None and security.requires_tokens else None
+
+
+def _token_key(world: World, node: str) -> bytes:
+    """The key of a node's address tokens. Without security each run draws its own, as without a join key."""
+    drawn = world.random.randbytes(16)
+    return drawn if world.security is None else world.security.token_key(node)
