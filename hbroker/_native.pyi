@@ -364,12 +364,17 @@ class _Core:
         """The current address of a link's peer (§4.4); None: there is no such link."""
     def certificate(self, peer: _Address) -> bytes | None:
         """The certificate with which the peer at an address proved itself, as DER. None: it has not."""
-    def set_rights(self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]]) -> bool:
+    def has_association(self, association: int) -> bool:
+        """Node: whether there is an association with this id (`RightsRequestedEvent`)."""
+    def set_rights(
+        self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]], is_empty: bool
+    ) -> bool:
         """Node: from now on the client at the other end of an association has these rights.
 
         Answers `RightsRequestedEvent`, and may be called again. `key`: `Rights.key`; datagrams for other
         rights do not go through this association. `blocks`: the topic filters with which each block of the
         token lets it publish, and whether also retained messages; a message needs a right in each block.
+        `is_empty`: it may neither read nor write anything, and gets no session.
         Returns False if the association has ended. Raises NativeError: the key is 0.
         """
     def close(self, link: int) -> None:

@@ -126,11 +126,11 @@ class Node:
         self._connected_subscriptions, self._saved_subscriptions = _split_saved(restored, settings.has_store)
         has_lost = restored.has_lost_subscriptions
         self._recovery = Recovery(context, self._connected_subscriptions, has_lost_subscriptions=has_lost)
-        self.owner_subscriptions = OwnerSubscriptions(context, self._subscription_changed)
+        client_rights = self._client_rights = ClientRights(context, verify_token)
+        self.owner_subscriptions = OwnerSubscriptions(context, self._subscription_changed, client_rights)
         self.sessions = self.owner_subscriptions.sessions
         self.subscription_store = self.owner_subscriptions.subscription_store
         self.wills = SessionWills(context, self.sessions)
-        self._client_rights = ClientRights(context, verify_token)
         self._takeover_notices = TakeoverNotices(core)
         self._responder = Responder(context)
         movable = (self.owner_subscriptions, self._recovery)
@@ -177,11 +177,12 @@ class Node:
             case RightsRequestedEvent():
                 self._client_rights.handle_request(now, event)
             case RightsChangedEvent():
-                self._review_rights(event.link, event.rights)
+                self.owner_subscriptions.handle_rights_changed(event.link, event.rights)
+                self.wills.review(now, event.session, self._client_rights.of(event.rights))
             case LinkUpEvent() if event.inbound:
                 self.owner_subscriptions.handle_link_up(event.link, event.session, event.rights)
-                self._review_rights(event.link, event.rights)
                 self.wills.handle_link_up(event.session)
+                self.wills.review(now, event.session, self._client_rights.of(event.rights))
                 self._takeover_notices.handle_link_up(event.session, event.address)
             case LinkDownEvent():
                 self._channels.handle_link_down(event.link)
@@ -337,7 +338,7 @@ class Node:
             case pb.Join() | pb.Subscribe() | pb.PubConnect():
                 self._handle_request(now, event, body)
             case pb.Order() if event.link is None:
-                self._orders.handle_order(now, Requester(event.source, rights_key=event.rights), body)
+                self._orders.handle_order(now, self._stranger(event), body)
             case pb.Challenge() if event.link is None:
                 for claim in self.claims:
                     claim.handle_challenge(now, event.source, body)
@@ -370,14 +371,19 @@ class Node:
             case pb.Join():
                 self._join_responder.handle_join(now, requester, body)
             case pb.Subscribe():
-                self._refresh_status(now, requester, body.filter)
+                if requester.rights.may_read(body.filter, False):
+                    self._refresh_status(now, requester, body.filter)
                 self.owner_subscriptions.handle_subscribe(requester, body)
+
+    def _stranger(self, event: ControlEvent) -> Requester:
+        """Who sent a request from outside of any session."""
+        return Requester(event.source, rights=self._client_rights.of(event.rights), rights_key=event.rights)
 
     def _requester(self, event: ControlEvent, origin: pb.Origin | None) -> Requester | None:
         """§4.3: only a parent may name an origin, and a parent only forwards requests."""
-        rights, key = self._client_rights.of(event.rights), event.rights
         if event.link is None:
-            return Requester(event.source, rights=rights, rights_key=key)
+            return self._stranger(event)
+        rights, key = self._client_rights.of(event.rights), event.rights
         if not self._is_parent(event.link):
             return Requester(event.source, session_link=event.link, rights=rights, rights_key=key)
         address = None if origin is None else address_from(origin.address)
@@ -398,11 +404,6 @@ class Node:
         """Closes the link to a parent, unless another claim uses it."""
         if not self._is_parent(link):
             self._core.close(link)
-
-    def _review_rights(self, link: int, key: int) -> None:
-        rights = self._client_rights.of(key)
-        if not rights.is_unlimited:
-            self.owner_subscriptions.review_rights(link, key, rights)
 
     def _handle_session_down(self, now: int, event: LinkDownEvent) -> None:
         session = self.sessions.of_link(event.link)

@@ -78,7 +78,12 @@ class FakeCore:
                 return link
         return self.network.open(self, address, session)
 
-    def set_rights(self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]]) -> bool:
+    def has_association(self, association: int) -> bool:
+        raise AssertionError("no client has a token here")
+
+    def set_rights(
+        self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]], is_empty: bool
+    ) -> bool:
         raise AssertionError("no client has a token here")
 
     def is_half_open(self, link: int) -> bool:

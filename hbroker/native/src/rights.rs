@@ -19,6 +19,8 @@ pub struct Rights {
     /// The same for equal rights, to read as to write; not 0.
     pub key: u64,
     pub blocks: Vec<WriteRights>,
+    /// Neither to read nor to write anything: its client gets no session.
+    pub is_empty: bool,
 }
 
 impl Rights {
@@ -46,6 +48,11 @@ impl LinkRights {
 
     pub fn key(&self) -> u64 {
         self.key
+    }
+
+    /// Whether a peer with these rights is not the one that is expected, and that was not heard yet.
+    pub fn expects_another(&self, sender: u64) -> bool {
+        self.key != 0 && self.rights.is_none() && self.key != sender
     }
 
     /// A datagram of the peer came over an association with these rights. True: they are others than before.
@@ -84,7 +91,7 @@ mod tests {
             filters: filters.iter().map(ToString::to_string).collect(),
             retain: *retain,
         };
-        Arc::new(Rights { key, blocks: blocks.iter().map(block).collect() })
+        Arc::new(Rights { key, blocks: blocks.iter().map(block).collect(), is_empty: false })
     }
 
     #[test]
@@ -127,6 +134,7 @@ mod tests {
     fn a_peer_that_was_not_heard_may_publish_nothing() {
         let mut link = LinkRights::expected(1);
         assert!(!link.may_publish("a", false, &mut String::new()));
+        assert_eq!([1, 2, 0].map(|sender| link.expects_another(sender)), [false, true, true]);
         assert!(!link.note(Some(&rights(1, &[(&["a"], false)]))), "it is who was expected");
         assert!(link.may_publish("a", false, &mut String::new()));
     }

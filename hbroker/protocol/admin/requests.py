@@ -36,6 +36,8 @@ MEMORY: Final = 3 * NONCE_PERIOD
 """Microseconds for which the node remembers an order."""
 MOST_ORDERS: Final = 1_000
 """The most orders that are under way. A further one is refused."""
+_ORDERS: Final = "$SYS/#"
+"""Who may write these topics may give orders, where tokens are required (§4.6)."""
 MOST_REMEMBERED: Final = 10_000
 """The most orders that the node remembers. A further one is refused."""
 LINGER: Final = timers.SECOND
@@ -106,6 +108,9 @@ class OrderHandler:
         if order.node != self._settings.name:
             text = f"this node is called {self._settings.name!r}"
             self._answer(requester, order, Reason.REASON_NOT_RESPONSIBLE, text)
+        elif not requester.rights.may_write(_ORDERS, False):
+            text = f"the token of the client does not let it write {_ORDERS}"
+            self._answer(requester, order, Reason.REASON_NOT_AUTHORIZED, text)
         elif not self._is_proved(now, requester.address, order):
             nonce = self._nonces.current(now, "order", *requester.address, order.request)
             text = "the order does not prove the network's join key: give --join-key-file"

@@ -12,6 +12,7 @@ from then on.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -32,8 +33,12 @@ VerifyToken: TypeAlias = Callable[[bytes, float], VerifiedToken]
 NO_RIGHTS: Final = Rights((BlockRights(),))
 """The rights of a client without a valid token: it may do nothing."""
 
-_MOST_VERIFIED: Final = 65_536
-"""The most tokens that are not verified again when a client comes back with them."""
+_MOST_VERIFIED: Final = 8_388_608
+"""The most bytes of tokens that are not verified again when a client comes back with them."""
+_LOOKS: Final = 2
+"""For each new association, so many old ones are looked at, if they have ended."""
+_REVIEWS: Final = 64
+"""So many tokens are verified again at a time: a lease must not wait for all of them."""
 _REPORT_EVERY: Final = timers.SECOND
 """At most one refused token is reported in this time. All are counted."""
 
@@ -53,12 +58,14 @@ class ClientRights:
         self._core = context.core
         self._verify = verify
         self._diagnostics = context.diagnostics
-        self._most = context.settings.limits.sessions
-        """The most associations that the core has."""
         self._unix_offset_us = context.unix_offset_us
         self._verified: dict[bytes, VerifiedToken] = {}
         """The tokens that were verified last."""
+        self._verified_bytes = 0
         self._associations: dict[int, _Association] = {}
+        """Those that were looked at last are at the end."""
+        self._reviews: deque[int] = deque()
+        """The associations whose tokens are to be verified again."""
         self._rights = {NO_RIGHTS.key: NO_RIGHTS}
         self._users: dict[int, int] = {}
         """How many associations have the rights of each key."""
@@ -71,18 +78,22 @@ class ClientRights:
         """A client has shown its token: says what it may do."""
         if self._verify is None:
             return
-        if len(self._associations) >= self._most:
-            self._forget_ended()
+        self._forget_ended()
         self._decide(now, event.association, event.token, lambda why: self._refuse(now, event, why))
 
     def review(self, now: int) -> None:
-        """The authorities have changed: verifies every token again."""
+        """The authorities have changed: every token is to be verified again."""
         self._verified.clear()
-        for association, known in list(self._associations.items()):
-            self._decide(now, association, known.token, lambda why: None)
+        self._verified_bytes = 0
+        self._reviews = deque(self._associations)
 
     def handle_timeout(self, now: int) -> None:
-        """Takes the rights of clients whose tokens have expired."""
+        """Takes the rights of clients whose tokens have expired, or are not valid any more."""
+        for _ in range(min(_REVIEWS, len(self._reviews))):
+            association = self._reviews.popleft()
+            known = self._associations.get(association)
+            if known is not None:
+                self._decide(now, association, known.token, lambda why: None)
         for association in self._expiries.due(now):
             self._diagnostics.count("tokens_expired")
             self._set(association, self._associations[association].token, NO_RIGHTS)
@@ -95,7 +106,7 @@ class ClientRights:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
-        return self._expiries.next()
+        return 0 if self._reviews else self._expiries.next()
 
     def _decide(self, now: int, association: int, token: bytes, refuse: Callable[[str], None]) -> None:
         try:
@@ -114,18 +125,22 @@ class ClientRights:
         if not token:
             raise InvalidToken("the client has no token")
         known = self._verified.pop(token, None)
+        self._verified_bytes -= 0 if known is None else len(token)
         if known is None or (known.expires_at is not None and seconds > known.expires_at):
             known = self._verify(token, seconds)
         self._verified[token] = known  # The last ones are kept.
-        if len(self._verified) > _MOST_VERIFIED:
-            del self._verified[next(iter(self._verified))]
+        self._verified_bytes += len(token)
+        while self._verified_bytes > _MOST_VERIFIED:
+            oldest = next(iter(self._verified))
+            del self._verified[oldest]
+            self._verified_bytes -= len(oldest)
         return known
 
     def _set(self, association: int, token: bytes, rights: Rights) -> bool:
         """Returns whether the association still exists."""
         self._forget(association)
         blocks = [(block.write, block.retain) for block in rights.blocks]
-        if not self._core.set_rights(association, rights.key, blocks):
+        if not self._core.set_rights(association, rights.key, blocks, rights.is_empty):
             return False
         self._associations[association] = _Association(token, rights.key)
         self._rights[rights.key] = rights
@@ -144,11 +159,13 @@ class ClientRights:
                 del self._rights[known.key]
 
     def _forget_ended(self) -> None:
-        """Forgets the associations that the core does not have any more. The core has no more than `most`."""
-        for association, known in list(self._associations.items()):
-            rights = self._rights[known.key]
-            blocks = [(block.write, block.retain) for block in rights.blocks]
-            if not self._core.set_rights(association, known.key, blocks):
+        """Looks at some associations, and forgets those that the core does not have any more. More are looked
+        at than come, so there are soon no more than the core has."""
+        for _ in range(min(_LOOKS, len(self._associations))):
+            association = next(iter(self._associations))
+            if self._core.has_association(association):
+                self._associations[association] = self._associations.pop(association)
+            else:
                 self._forget(association)
 
     def _refuse(self, now: int, event: RightsRequestedEvent, why: str) -> None:

@@ -169,6 +169,13 @@ class SessionWills:
         if was_due:
             self._save(will)
 
+    def review(self, now: int, session: int, rights: Rights) -> None:
+        """The client of a session has these rights now: withdraws a will that they do not allow."""
+        will = self._by_session.get(session)
+        if will is not None and not rights.may_write(will.message.topic, will.message.retain):
+            self._diagnostics.count("wills_not_authorized")
+            self._withdraw(now, session)
+
     def handle_link_down(self, now: int, session: int, reason: str) -> None:
         """A link of the session ended. If another run of the client has taken the session over, the former
         run has broken off, although the session goes on (MQTT 5 §3.1.4). Its will then waits only if it has a

@@ -265,8 +265,8 @@ class _Process:
         credentials = credentials_of(self._configured.security, self._configured.name)
         if credentials is None:
             return
-        self._endpoint.set_credentials(credentials)
         authorities = _authorities(self._configured)
+        self._endpoint.set_credentials(credentials)
         if authorities != self._authorities:
             self._authorities = authorities
             self._node.review_tokens(clock())

@@ -15,6 +15,7 @@ from hbroker.protocol.handover.subtree_state import ReceivedState
 from hbroker.protocol.ownership.epoch_clock import EpochClock
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.requester import Requester
+from hbroker.protocol.sessions.client_rights import ClientRights
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.storage import AfterSync, Storage
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
@@ -41,7 +42,9 @@ def restarted() -> OwnerSubscriptions:
         Random(1),
     )
     context = NodeContext(settings, *shared, clock=lambda: 0, incarnation=1, unix_offset_us=0)
-    owner_subscriptions = OwnerSubscriptions(context, watch=lambda subscription, ended: None)
+    owner_subscriptions = OwnerSubscriptions(
+        context, lambda subscription, ended: None, ClientRights(context, None)
+    )
     owner_subscriptions.restore(0, [SUBSCRIPTION])
     owner_subscriptions.handle_link_up(1, SUBSCRIPTION.session, 0)
     return owner_subscriptions

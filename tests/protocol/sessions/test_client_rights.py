@@ -15,6 +15,7 @@ from hbroker.protocol.events import TokenRefused
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import Body, Reason, body_of, pack
 from hbroker.protocol.sessions.client_rights import NO_RIGHTS
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.timers import SECOND
 from hbroker.rights.rights import BlockRights, Rights
 from hbroker.rights.verified import InvalidToken, VerifiedToken
@@ -42,7 +43,13 @@ class TokenCore(ScriptedCore):
         self.gone: set[int] = set()
         self.outside: list[tuple[Body | None, int]] = []
 
-    def set_rights(self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]]) -> bool:
+    def has_association(self, association: int) -> bool:
+        return association not in self.gone
+
+    def set_rights(
+        self, association: int, key: int, blocks: Sequence[tuple[Sequence[str], bool]], is_empty: bool
+    ) -> bool:
+        assert is_empty == (key == NO_RIGHTS.key)
         if association in self.gone:
             return False
         self.keys[association] = key
@@ -217,6 +224,7 @@ def test_who_has_a_token_of_an_authority_that_is_not_believed_any_more_has_no_ri
     node.show(2, b"writer")
     node.believed.remove(b"reader")
     node.node.review_tokens(node.now)
+    node.node.handle_timeout(node.now)
     assert node.core.keys == {1: NO_RIGHTS.key, 2: WRITER.key}
 
 
@@ -229,12 +237,66 @@ def test_no_client_joins() -> None:
     assert node.node.status(node.now)["drops"] == {"not_authorized": 1}
 
 
-def test_rights_of_ended_associations_are_forgotten_once_there_are_many() -> None:
+def test_rights_of_ended_associations_are_forgotten_while_others_come() -> None:
     node = TokenNode()
-    node.node._client_rights._most = 100  # The limit of sessions, which is the bound of associations, too.
-    for number in range(100):
+    for number in range(1_000):
         node.show(number, b"reader")
-    node.core.gone.update(range(90))
-    node.show(100, b"writer")
+        node.core.gone.add(number - 10)
     known = node.node._client_rights._associations
-    assert set(known) == {*range(90, 101)}
+    assert set(range(990, 1_000)) <= set(known)
+    assert len(known) < 30
+
+
+def test_tokens_are_verified_again_in_rounds() -> None:
+    node = TokenNode()
+    for number in range(300):
+        node.show(number, b"reader")
+    node.believed.remove(b"reader")
+    node.node.review_tokens(node.now)
+    lost = []
+    while READER.key in node.core.keys.values():
+        assert node.node.poll_timeout() == 0
+        node.node.handle_timeout(node.now)
+        lost.append(sum(key == NO_RIGHTS.key for key in node.core.keys.values()))
+    assert lost[0] < 100
+    assert lost[-1] == 300
+
+
+def test_a_will_is_withdrawn_with_the_right_to_publish_it() -> None:
+    node = TokenNode()
+    key = node.show(1, b"writer")
+    node.link_up(key)
+    node.core.runs[1] = 7
+    message = pb.Publish(topic="home/oven", publisher=7, sequence=1).SerializeToString()
+    node.tell(pb.Will(request=1, publish=message), key)
+    assert len(node.node.wills) == 1
+    node.node.handle_event(node.now, RightsChangedEvent(1, 5, NO_RIGHTS.key))
+    assert len(node.node.wills) == 0
+
+
+def test_a_subscription_that_is_handed_over_needs_the_rights_of_the_link_here() -> None:
+    """The client has a link to the target under a token that allows less."""
+    node = TokenNode()
+    key = node.show(1, b"writer")
+    node.link_up(key)
+    subscription = Subscription(5, HERE, "home/#", 1, rights=READER.key)
+    node.node.owner_subscriptions.install_state("home", [subscription])
+    assert not list(node.node.subscription_store)
+
+
+def test_orders_need_a_right() -> None:
+    node = TokenNode()
+    order = pb.Order(request=1, kind=pb.ORDER_KIND_LEAVE, node="root")
+    ack = node.tell(order, node.show(1, b"writer"), None)
+    assert isinstance(ack, pb.OrderAck)
+    assert (ack.reason, "$SYS/#" in ack.text) == (Reason.REASON_NOT_AUTHORIZED, True)
+
+
+def test_a_session_with_very_many_subscriptions_ends_with_its_rights() -> None:
+    node = TokenNode()
+    key = node.show(1, b"reader")
+    node.link_up(key)
+    for number in range(1_001):
+        node.subscribe(key, f"home/{number}")
+    node.node.handle_event(node.now, RightsChangedEvent(1, 5, node.show(2, b"writer")))
+    assert not list(node.node.subscription_store)

@@ -126,11 +126,13 @@ struct Kept {
 }
 
 impl Waiting {
-    /// Forgets what waits for this association, if it waits for too long.
-    pub fn forget_late(&mut self, now: Micros, id: AssociationId) {
-        if self.by_id.get(&id).is_some_and(|kept| kept.until <= now) {
+    /// Forgets what waits for this association, if it waits for too long. True: it did.
+    pub fn forget_late(&mut self, now: Micros, id: AssociationId) -> bool {
+        let is_late = self.by_id.get(&id).is_some_and(|kept| kept.until <= now);
+        if is_late {
             self.remove(id);
         }
+        is_late
     }
 
     pub fn has(&self, id: AssociationId) -> bool {

@@ -22,10 +22,13 @@ impl Shared {
         if matches!(state.admission, Admission::Open) {
             return false;
         }
-        self.end_routes(&association, state);
-        state.rights = rights.key;
+        let mut replaced = None;
+        if is_first || state.rights != rights.key {
+            self.end_routes(&association, state);
+            state.rights = rights.key;
+            replaced = self.route(state.destination(), &association);
+        }
         state.admission = Admission::Granted(rights);
-        let mut replaced = self.route(state.destination(), &association);
         if is_first {
             let workers = std::mem::take(&mut state.waiting_workers);
             for worker in if workers.is_empty() { vec![0] } else { workers } {
@@ -88,6 +91,17 @@ impl Associations {
         } else {
             state.waiting_workers.push(self.worker);
             self.timers.insert((until, id));
+        }
+    }
+
+    /// Python has not answered in time, or the token did not come: the client has to begin again.
+    pub(super) fn end_undecided(&mut self, id: AssociationId) {
+        if let Some(association) = self.shared.of_id(id) {
+            let state = &*association.state.lock();
+            if !state.admission.is_decided() {
+                self.counters.handshakes_refused += 1;
+                self.shared.remove(&association, state);
+            }
         }
     }
 

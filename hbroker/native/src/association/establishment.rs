@@ -124,6 +124,10 @@ impl Associations {
             match (taken, state.keys.is_some()) {
                 (Ok(()), _) => {}
                 // The keys are there, and stay. Somebody on the path may have made this part up.
+                (Err(_), true) if matches!(state.admission, Admission::NotAsked) => {
+                    self.counters.handshakes_failed += 1; // The token cannot come any more.
+                    return self.shared.remove(association, state);
+                }
                 (Err(_), true) => state.handshake = None,
                 (Err(_), false) => {
                     self.counters.handshakes_failed += 1;
@@ -207,7 +211,9 @@ impl Associations {
             });
         }
         state.peer_proof = handshake.peer_proof();
-        let has_failed = state.keys.is_none() || !state.is_confirmed && !handshake.is_acked();
+        let has_failed = state.keys.is_none()
+            || !state.is_confirmed && !handshake.is_acked()
+            || matches!(state.admission, Admission::NotAsked);
         if handshake.has_timed_out(now) && has_failed {
             self.counters.handshakes_failed += 1;
             self.counters.not_held += state.held.len() as u64;

@@ -226,6 +226,11 @@ impl Shared {
         self.by_id.read().values().cloned().collect()
     }
 
+    /// Whether there is an association with this id.
+    pub fn has(&self, id: AssociationId) -> bool {
+        self.by_id.read().contains_key(&id)
+    }
+
     pub(super) fn of_id(&self, id: AssociationId) -> Option<Arc<Association>> {
         self.by_id.read().get(&id).cloned()
     }

@@ -101,7 +101,9 @@ impl Associations {
             && due <= now
         {
             self.timers.pop_first();
-            self.waiting.forget_late(now, id);
+            if self.waiting.forget_late(now, id) {
+                self.end_undecided(id);
+            }
             if let Some(association) = self.shared.of_id(id) {
                 self.drive(now, &association);
             }
@@ -177,6 +179,11 @@ impl Associations {
         self.shared.certificate(peer)
     }
 
+    /// As [`Shared::has`].
+    pub fn has(&self, association: AssociationId) -> bool {
+        self.shared.has(association)
+    }
+
     /// As [`Shared::set_rights`].
     pub fn set_rights(&self, association: AssociationId, rights: Arc<Rights>) -> bool {
         self.shared.set_rights(association, rights)
@@ -232,6 +239,9 @@ impl Associations {
             self.reinstate(&association);
         }
         let opened = packet::body(datagram);
+        if *opened == packet::PROBE && !is_admitted {
+            return None; // If it is never admitted, the peer begins again.
+        }
         if *opened == packet::PROBE {
             let state = &mut *association.state.lock();
             self.outgoing.push_back((state.peer, sealed(now, state, &[])));

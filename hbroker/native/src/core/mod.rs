@@ -132,6 +132,15 @@ impl Core {
         }
     }
 
+    /// Whether there is an association with this id.
+    pub fn has_association(&self, association: AssociationId) -> bool {
+        match &self.driver {
+            Driver::Virtual(sealed) => sealed.lock().0.has_association(association),
+            Driver::Threads(endpoint) => endpoint.associations().is_some_and(|all| all.has(association)),
+            Driver::PoolClient(..) | Driver::Load(_) => false,
+        }
+    }
+
     /// From now on the client at the other end of an association may do this ([`Event::RightsRequested`]). False:
     /// there is no such association.
     pub fn set_rights(&self, association: AssociationId, rights: Rights) -> bool {

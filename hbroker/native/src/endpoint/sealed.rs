@@ -91,6 +91,11 @@ impl<M: Machine> Sealed<M> {
         self.associations.as_ref()?.certificate(peer)
     }
 
+    /// As [`Shared::has`].
+    pub fn has_association(&self, association: AssociationId) -> bool {
+        self.associations.as_ref().is_some_and(|own| own.has(association))
+    }
+
     /// As [`Shared::set_rights`].
     pub fn set_rights(&self, association: AssociationId, rights: Arc<Rights>) -> bool {
         self.associations.as_ref().is_some_and(|own| own.set_rights(association, rights))

@@ -90,18 +90,23 @@ impl Core {
         Ok(certificate.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
+    fn has_association(&self, py: Python<'_>, association: u64) -> bool {
+        py.detach(|| self.core.has_association(association))
+    }
+
     fn set_rights(
         &self,
         py: Python<'_>,
         association: u64,
         key: u64,
         blocks: Vec<(Vec<String>, bool)>,
+        is_empty: bool,
     ) -> PyResult<bool> {
         if key == 0 {
             return Err(NativeError::new_err("0 is no key of rights"));
         }
         let blocks = blocks.into_iter().map(|(filters, retain)| WriteRights { filters, retain }).collect();
-        Ok(py.detach(|| self.core.set_rights(association, Rights { key, blocks })))
+        Ok(py.detach(|| self.core.set_rights(association, Rights { key, blocks, is_empty })))
     }
 
     fn close(&self, py: Python<'_>, link: u64) {

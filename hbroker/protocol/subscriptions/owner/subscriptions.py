@@ -25,6 +25,7 @@ from hbroker.protocol.ownership.ended_leases import EndedLeases
 from hbroker.protocol.ownership.jurisdiction import Delegation, Grant
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
 from hbroker.protocol.requester import ForwardingLimits, Requester
+from hbroker.protocol.sessions.client_rights import ClientRights
 from hbroker.protocol.sessions.session_table import Session, SessionTable
 from hbroker.protocol.sessions.subscription_store import (
     MOST_OVERFLOW,
@@ -60,6 +61,9 @@ Move: TypeAlias = SubtreeMovedAway | str
 PER_ITERATION: Final = 128
 PAUSE: Final = 2_000
 """Microseconds between two rounds."""
+_MOST_REVIEWED: Final = 1_000
+"""The most subscriptions of a session that are looked at when its client's rights change. A session with more
+ends."""
 
 
 class SubscriptionAnnouncements:
@@ -95,7 +99,13 @@ class OwnerSubscriptions:
     """A node's part of §6. `watch(subscription, ended)` is called with every change, for handovers under
     way."""
 
-    def __init__(self, context: NodeContext, watch: Callable[[Subscription, bool], None]) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        watch: Callable[[Subscription, bool], None],
+        client_rights: ClientRights,
+    ) -> None:
+        self._client_rights = client_rights
         self._settings = settings = context.settings
         self._core = context.core
         self._jurisdiction = context.jurisdiction
@@ -125,28 +135,47 @@ class OwnerSubscriptions:
         self._forwarding_limits = ForwardingLimits()
 
     def handle_link_up(self, link: int, session: int, rights: int) -> None:
-        """A session has a link. `rights`: the key of those of its client.
+        """A session has a link. `rights`: the key of those of its client. Its subscriptions are those that
+        these allow.
 
         The events of two workers may arrive out of order. So this may show that an earlier link of the
         session has ended, with the subscriptions of a session that is not persistent."""
         known = self.sessions.get(session)
         if known is not None and known.link != link and not known.is_persistent:
             self._forget(session)
-        self.sessions.connect(link, session, rights)
+        before = 0 if known is None else known.rights
+        session_of_link = self.sessions.connect(link, session, rights)
+        if rights != before:
+            self._review(session_of_link)
 
-    def review_rights(self, link: int, key: int, rights: Rights) -> None:
-        """The client of a link has these rights now: ends the subscriptions that they do not allow."""
+    def handle_rights_changed(self, link: int, rights: int) -> None:
+        """The client of a link has the rights with this key now: ends the subscriptions that they do not
+        allow."""
         session = self.sessions.of_link(link)
-        if session is None:
+        if session is not None and session.rights != rights:
+            session.rights = rights
+            self._review(session)
+
+    def _review(self, session: Session) -> None:
+        """The rights of a session are others than those with which its subscriptions were made."""
+        rights = self._client_rights.of(session.rights)
+        if rights.is_unlimited:
             return
-        session.rights = key
-        for subscription in list(self.subscription_store.of(session.id)):
-            if rights.may_read(subscription.filter, bool(subscription.group)):
-                continue
-            self._remove(session.id, subscription.key)
+        subscriptions = list(self.subscription_store.of(session.id))
+        if len(subscriptions) > _MOST_REVIEWED:
+            self._end(session)  # Its client makes those again that it may have.
+            return
+        for subscription in subscriptions:
+            if not _may_have(rights, subscription):
+                self._deny(session, subscription)
+
+    def _deny(self, session: Session, subscription: Subscription) -> None:
+        """Ends a subscription that its client may not have, and informs the client."""
+        self._remove(session.id, subscription.key)
+        if session.link is not None:
             ack = self._ack(0, subscription.key, subscription.qos)
             ack.reason = Reason.REASON_NOT_AUTHORIZED
-            self._send_after_replies(link, pack(ack), "subacks_not_sent")
+            self._send_after_replies(session.link, pack(ack), "subacks_not_sent")
 
     def handle_link_down(self, now: int, link: int, reason: str) -> None:
         """The core has ended the session, unless it is persistent, or its client begins another link
@@ -554,8 +583,14 @@ class OwnerSubscriptions:
 
     def _restore(self, subscription: Subscription) -> None:
         client = subscription.address, subscription.rights
-        self.sessions.open(self.sessions.adopt(subscription.session, *client))
+        session = self.sessions.adopt(subscription.session, *client)
+        self.sessions.open(session)
         self._add(subscription)
+        # The session may have a link here under other rights than at the owner before.
+        if session.rights not in (0, subscription.rights):
+            rights = self._client_rights.of(session.rights)
+            if not _may_have(rights, subscription):
+                self._deny(session, subscription)
 
     def _remove(self, session: int, key: Key) -> bool:
         removed = self.subscription_store.remove(session, key)
@@ -623,6 +658,11 @@ def _wants_retained(handling: int, is_new: bool) -> bool:
 def _links(children: Iterable[Delegation]) -> list[int]:
     """The links of these children, each once, however many subtrees the child holds."""
     return list(dict.fromkeys(d.link for d in children if d.link is not None))
+
+
+def _may_have(rights: Rights, subscription: Subscription) -> bool:
+    is_shared = bool(subscription.group)
+    return rights.may_read(subscription.filter, is_shared) and rights.may_be(subscription.client)
 
 
 def _is_allowed(rights: Rights, request: pb.Subscribe) -> bool:

@@ -13,7 +13,7 @@ fn client_with(token: &[u8]) -> Credentials {
 
 fn rights(key: u64) -> Arc<Rights> {
     let block = WriteRights { filters: vec!["#".to_owned()], retain: false };
-    Arc::new(Rights { key, blocks: vec![block] })
+    Arc::new(Rights { key, blocks: vec![block], is_empty: false })
 }
 
 impl End {
@@ -142,9 +142,63 @@ fn what_is_kept_is_bounded_and_not_kept_for_ever() {
     net.settle();
     let [(association, _)] = net.end(NODE).requests()[..] else { panic!() };
     net.advance(6 * SECOND);
-    assert!(net.end(NODE).shared.set_rights(association, rights(1)));
+    assert!(!net.end(NODE).shared.set_rights(association, rights(1)), "it has ended");
     let now = net.now;
     assert!(net.end(NODE).admitted(now).is_empty());
+}
+
+/// Until `admit` says so, nobody answers what a client may do. Returns after how many seconds it is let in.
+fn seconds_until_it_is_let_in(net: &mut Net, admits: impl Fn(usize) -> bool) -> usize {
+    for tries in 0..100 {
+        net.send(1, NODE, b"again");
+        net.settle();
+        if admits(tries) {
+            net.end(NODE).admit_all();
+        } else {
+            net.end(NODE).requests();
+        }
+        let now = net.now;
+        if !net.end(NODE).admitted(now).is_empty() {
+            return tries / 4;
+        }
+        net.advance(250 * MS);
+        net.settle();
+    }
+    panic!("it is never let in");
+}
+
+#[test]
+fn a_client_about_which_nobody_answered_begins_again() {
+    let mut net = Net::with_tokens();
+    let seconds = seconds_until_it_is_let_in(&mut net, |tries| tries > 0);
+    assert!((4..12).contains(&seconds), "{seconds}");
+}
+
+/// Somebody on the path puts a part of his own in the place of that with the token.
+#[test]
+fn a_client_whose_token_cannot_come_begins_again() {
+    let mut net = Net::with_tokens();
+    net.send(1, NODE, b"hello");
+    let mut forged = false;
+    while !net.flying.is_empty() {
+        let (from, to, bytes) = net.flying.remove(0);
+        let is_last_flight = from == 1 && net.end(NODE).shared.len() == 1 && bytes.len() > 600;
+        if let (true, Some(packet::Packet::Stream { to: id, from: own, segment, .. })) =
+            (is_last_flight && !forged, packet::Packet::parse(&bytes))
+        {
+            let half = segment.bytes.len() / 2;
+            let cut = Segment { bytes: &segment.bytes[..half], ..segment };
+            net.deliver(1, NODE, &packet::stream(id, own, &[], &cut));
+            let offset = segment.offset + half as u32;
+            let false_part = Segment { offset, bytes: &[0xff; 700], ..segment };
+            net.deliver(1, NODE, &packet::stream(id, own, &[], &false_part));
+            forged = true;
+        }
+        net.deliver(from, to, &bytes);
+    }
+    assert!(forged);
+    let seconds = seconds_until_it_is_let_in(&mut net, |_| true);
+    assert!(seconds < 12, "{seconds}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::engine::sessions::counters::SessionCounters;
 #[cfg(test)]
 use crate::engine::sessions::session::Session;
 use crate::engine::transport::event::{DownReason, Event};
-use crate::engine::transport::links::LinkSlot;
+use crate::engine::transport::links::{Entry, LinkSlot};
 use crate::engine::{Engine, Side, Unpublishable};
 use crate::link::{Link, Role};
 use crate::link_id::LinkId;
@@ -40,7 +40,8 @@ impl Engine {
     pub fn adopt(&mut self, now: Micros, session: u64, address: SocketAddr, rights: u64) -> Option<LinkId> {
         let token = self.token_for(now, address);
         let id = self.open_link(now, Role::Adopter, session, address, token).ok()?;
-        if let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.announced) {
+        let is_new = |entry: &&mut Entry| self.config.requires_tokens && !entry.announced;
+        if let Some(entry) = self.out.links.get_mut(id).filter(is_new) {
             entry.rights = LinkRights::expected(rights);
         }
         Some(id)

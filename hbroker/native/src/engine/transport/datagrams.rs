@@ -75,10 +75,13 @@ impl Engine {
         if view.header.number == 0 && (self.handle_reset(now, id, view) || self.handle_challenge(id, view)) {
             return;
         }
-        let clock = self.token_clock(now);
+        let (clock, sender) = (self.token_clock(now), self.sender_key());
         let Some(entry) = self.out.links.get_mut(id) else {
             return;
         };
+        if entry.rights.expects_another(sender) {
+            return self.out.counters.drop(Drop::NotAuthorized);
+        }
         let is_unproved = entry.link.awaits_token() || entry.link.is_unproved();
         let proves = is_unproved && self.config.token_keys.verify(clock, source, view.header.token);
         if entry.link.awaits_token() && !proves {
@@ -316,7 +319,10 @@ impl Engine {
         if matches!(self.side, Side::Client(_)) || session == self.config.session {
             return self.out.counters.drop(Drop::UnknownSession);
         }
-        if self.config.token_keys.verify(self.token_clock(now), source, view.header.token) {
+        if self.is_shut_out() {
+            self.out.counters.drop(Drop::NotAuthorized);
+            self.answer_reset(now, source, session, reason::NOT_AUTHORIZED, datagram.len());
+        } else if self.config.token_keys.verify(self.token_clock(now), source, view.header.token) {
             self.accept(now, Role::Acceptor, source, view, datagram.len());
         } else {
             self.out.counters.drop(Drop::UnknownSession);
@@ -449,6 +455,9 @@ impl Engine {
             return;
         };
         let inbound = entry.inbound;
+        if inbound && self.is_shut_out() {
+            return self.out.counters.drop(Drop::NotAuthorized);
+        }
         let is_same_run = !inbound || entry.link.is_continued_by(view.header.incarnation);
         if self.events.is_full() {
             return self.out.counters.drop(Drop::NoRoom);
@@ -579,7 +588,13 @@ impl Engine {
 
     /// Sends one datagram outside of any session, padded to at least `pad_to` bytes. `destination`: the address, and the
     /// key of the rights of who is meant.
-    pub fn send_to(&mut self, destination: (SocketAddr, u64), packet: &[u8], token: &[u8], pad_to: usize) {
+    pub fn send_to(
+        &mut self,
+        (address, rights): (SocketAddr, u64),
+        packet: &[u8],
+        token: &[u8],
+        pad_to: usize,
+    ) {
         let mut datagram = Vec::with_capacity(pad_to.max(packet.len() + 64));
         wire::put_header(
             &mut datagram,
@@ -590,7 +605,8 @@ impl Engine {
         if missing > 0 {
             wire::put_padding(&mut datagram, missing.max(2));
         }
-        self.send_outside(destination, datagram);
+        let rights = if self.config.requires_tokens { rights } else { 0 };
+        self.send_outside((address, rights), datagram);
     }
 
     /// A token that proves `address` to this node and to those that share its keys.

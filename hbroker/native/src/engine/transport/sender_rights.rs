@@ -35,6 +35,11 @@ impl Engine {
         true
     }
 
+    /// Whether who sent the datagram that is handled now may have no session.
+    pub(in crate::engine) fn is_shut_out(&self) -> bool {
+        self.sender_rights.as_ref().is_some_and(|rights| rights.is_empty)
+    }
+
     /// The key of the rights of who sent the datagram that is handled now.
     pub(in crate::engine) fn sender_key(&self) -> u64 {
         self.sender_rights.as_ref().map_or(0, |rights| rights.key)

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::engine::tests::network::{Network, message};
+use crate::engine::tests::network::{Network, SECOND, message};
 use crate::rights::{Rights, WriteRights};
 use crate::schema::reason;
 use crate::wire::PublishOut;
 
+/// The key of the rights to nothing.
+const NOTHING: u64 = 99;
+
 fn rights(key: u64, filters: &[&str], retain: bool) -> Arc<Rights> {
     let filters = filters.iter().map(ToString::to_string).collect();
-    Arc::new(Rights { key, blocks: vec![WriteRights { filters, retain }] })
+    let is_empty = key == NOTHING;
+    Arc::new(Rights { key, blocks: vec![WriteRights { filters, retain }], is_empty })
 }
 
 impl Network {
@@ -66,4 +70,15 @@ fn other_rights_hold_from_the_next_datagram_on() {
         network.run_until_drained();
         assert_eq!(network.hosts[subscriber].read.len(), expected, "{filters:?}");
     }
+}
+
+#[test]
+fn who_has_no_rights_gets_no_session() {
+    let (mut network, node) = Network::with_node(1, 1);
+    network.limit(node, &rights(NOTHING, &[], true));
+    let client = network.add_client();
+    network.publish(client, &message("a", b"", 1));
+    network.run(5 * SECOND);
+    assert_eq!(network.hosts[node].engines[0].out.links.len(), 0);
+    assert!(network.counter(node, "drop.not_authorized") > 0);
 }

@@ -177,9 +177,16 @@ impl Message {
 }
 
 impl Event {
-    /// Merges the next event into this one, if both report the same outcome of consecutive messages. Its size
-    /// does not change.
+    /// Merges the next event into this one, if both report the same outcome of consecutive messages, or the rights of
+    /// the same link. Its size does not change.
     pub fn absorb(&mut self, next: &Self) -> bool {
+        if let (Self::RightsChanged(peer), Self::RightsChanged(next)) = (&mut *self, next) {
+            let is_same = peer.link == next.link;
+            if is_same {
+                *peer = *next;
+            }
+            return is_same;
+        }
         let (
             Self::Published { first, count, topic, reason },
             Self::Published { first: next_first, count: next_count, topic: next_topic, reason: next_reason },
