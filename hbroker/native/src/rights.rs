@@ -46,6 +46,16 @@ impl LinkRights {
         Self { key, rights: None }
     }
 
+    /// Of a peer that was heard.
+    pub fn heard(rights: Option<Arc<Rights>>) -> Self {
+        Self { key: rights.as_ref().map_or(0, |rights| rights.key), rights }
+    }
+
+    /// What [`Self::heard`] makes the same of, if the peer was heard.
+    pub fn of_heard(&self) -> Option<Arc<Rights>> {
+        self.rights.clone()
+    }
+
     pub fn key(&self) -> u64 {
         self.key
     }

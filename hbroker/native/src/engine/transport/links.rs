@@ -557,6 +557,13 @@ fn schedule(timers: &mut BTreeSet<(Micros, LinkId)>, entry: &mut Entry) {
 const INTERVAL: Micros = 500_000;
 const IN_A_ROW: Micros = 8;
 
+/// What few idle links have: another credit than the default, rights of their peers.
+#[derive(Default)]
+struct RareState {
+    credit: Credit,
+    rights: Option<Arc<Rights>>,
+}
+
 /// An idle [`Entry`], whose peer opened the link, or whose session was handed over. It was reported to
 /// Python.
 pub struct IdleEntry {
@@ -565,12 +572,11 @@ pub struct IdleEntry {
     pub subscriber: Option<SessionKey>,
     pub publisher: u64,
     pub for_many: bool,
-    rights: LinkRights,
     /// Its entry among the timers.
     pub scheduled: Micros,
     pub link: IdleLink,
-    /// `None`: the default credit.
-    credit: Option<Box<Credit>>,
+    /// `None`: the default.
+    rare: Option<Box<RareState>>,
     idle_from: Micros,
 }
 
@@ -587,12 +593,16 @@ impl Entry {
             subscriber: self.subscriber,
             publisher: self.publisher,
             for_many: self.for_many,
-            rights: self.rights.clone(),
             scheduled: self.scheduled,
             link: self.link.idle_state()?,
-            credit: (self.credit != Credit::default()).then(|| Box::new(self.credit)),
+            rare: self.rare_state(),
             idle_from,
         })
+    }
+
+    fn rare_state(&self) -> Option<Box<RareState>> {
+        let (credit, rights) = (self.credit, self.rights.of_heard());
+        (credit != Credit::default() || rights.is_some()).then(|| Box::new(RareState { credit, rights }))
     }
 
     fn is_idle(&self, now: Micros) -> bool {
@@ -613,13 +623,14 @@ impl Entry {
 impl IdleEntry {
     /// The entry that it was. `config`: the settings that all links have in common.
     pub fn wake(&mut self, config: &LinkConfig, hasher: KeyedHash) -> Entry {
+        let RareState { credit, rights } = self.rare.take().map_or_else(RareState::default, |rare| *rare);
         Entry {
             subscriber: self.subscriber,
             publisher: self.publisher,
             for_many: self.for_many,
-            rights: self.rights.clone(),
+            rights: LinkRights::heard(rights),
             announced: true,
-            credit: self.credit.take().map_or_else(Credit::default, |credit| *credit),
+            credit,
             scheduled: self.scheduled,
             idle_from: self.idle_from,
             ..Entry::new(self.link.wake(self.session, config), self.session, true, self.id, hasher)
