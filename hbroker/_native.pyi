@@ -139,6 +139,17 @@ class RightsRequestedEvent:
     token: bytes
 
 @final
+class SessionClaimedEvent:
+    """Node: a client with these rights wants to go on with a session whose client had others. It may not until
+    `allow_session`."""
+
+    def __new__(cls, session: int, source: _Address, rights: int) -> SessionClaimedEvent: ...
+
+    session: int
+    source: _Address
+    rights: int
+
+@final
 class RightsChangedEvent:
     """The peer of a link has other rights than before. `rights`: as in `ControlEvent`."""
 
@@ -255,6 +266,7 @@ _Event: TypeAlias = (
     ControlEvent
     | RightsRequestedEvent
     | RightsChangedEvent
+    | SessionClaimedEvent
     | LinkUpEvent
     | LinkDownEvent
     | OverflowEvent
@@ -415,17 +427,27 @@ class _Core:
         last cut of the subtree."""
     def uncut(self, subtree: str) -> None: ...
     def open_session(
-        self, session: int, *, persistent: bool, queue_messages: int = 0, queue_bytes: int = 0
+        self,
+        session: int,
+        *,
+        persistent: bool,
+        queue_messages: int = 0,
+        queue_bytes: int = 0,
+        rights: int = 0,
     ) -> bool:
         """Opens the session in which a client subscribes here, or changes it (§6.4). The client's links, now
         or later, belong to the session.
 
         `queue_messages`, `queue_bytes`: the limits of its queue. 0, or more than the node's own limit, means
-        the node's own.
+        the node's own. `rights`: the key of those of its client, if it has no link here.
 
         A session that is not persistent ends with its link, by itself. False: there are too many sessions, or
         it is not persistent and has no link.
         """
+    def allow_session(self, session: int, rights: int) -> None:
+        """A client with the rights of this key may go on with a session (`SessionClaimedEvent`)."""
+    def refuse_session(self, session: int, client: _Address, rights: int) -> None:
+        """It may not, and is told so (RESET with NOT_AUTHORIZED)."""
     def end_session(self, session: int, reason: str = "session_ended") -> None:
         """Ends the session, with its queue and its subscriptions. Its link stays open.
 

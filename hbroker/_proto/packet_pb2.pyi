@@ -674,7 +674,7 @@ class SubscriptionRecord(_message.Message):
     def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ..., rights: _Optional[int] = ...) -> None: ...
 
 class SessionRecord(_message.Message):
-    __slots__ = ("session", "session_expiry_s", "offline_us", "queue_messages", "queue_bytes", "begun_us", "begun_by", "lost")
+    __slots__ = ("session", "session_expiry_s", "offline_us", "queue_messages", "queue_bytes", "begun_us", "begun_by", "lost", "rights")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SESSION_EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_US_FIELD_NUMBER: _ClassVar[int]
@@ -683,6 +683,7 @@ class SessionRecord(_message.Message):
     BEGUN_US_FIELD_NUMBER: _ClassVar[int]
     BEGUN_BY_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_FIELD_NUMBER: _ClassVar[int]
     session: int
     session_expiry_s: int
     offline_us: int
@@ -691,7 +692,8 @@ class SessionRecord(_message.Message):
     begun_us: int
     begun_by: int
     lost: bool
-    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., offline_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., begun_us: _Optional[int] = ..., begun_by: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
+    rights: int
+    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., offline_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., begun_us: _Optional[int] = ..., begun_by: _Optional[int] = ..., lost: _Optional[bool] = ..., rights: _Optional[int] = ...) -> None: ...
 
 class QueuedRecord(_message.Message):
     __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched", "shared_for", "queue", "number")

@@ -17,6 +17,7 @@ from hbroker._native import (
     PublishedEvent,
     RightsChangedEvent,
     RightsRequestedEvent,
+    SessionClaimedEvent,
     UnresolvedEvent,
 )
 from hbroker.protocol.packets import Address, Cut
@@ -30,6 +31,7 @@ Event: TypeAlias = (
     ControlEvent
     | RightsRequestedEvent
     | RightsChangedEvent
+    | SessionClaimedEvent
     | LinkUpEvent
     | LinkDownEvent
     | OverflowEvent
@@ -78,8 +80,10 @@ class NodeCore(Core, Protocol):
     def cut(self, cut: Cut) -> None: ...
     def uncut(self, subtree: str) -> None: ...
     def open_session(
-        self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int
+        self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int, rights: int = 0
     ) -> bool: ...
+    def allow_session(self, session: int, rights: int) -> None: ...
+    def refuse_session(self, session: int, client: Address, rights: int) -> None: ...
     def end_session(self, session: int, reason: str = "session_ended") -> None: ...
     def restore_queue(self, session: int) -> int: ...
     def submit_stored(self) -> int: ...

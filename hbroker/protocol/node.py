@@ -20,6 +20,7 @@ from hbroker._native import (
     OverflowEvent,
     RightsChangedEvent,
     RightsRequestedEvent,
+    SessionClaimedEvent,
 )
 from hbroker._proto import packet_pb2 as pb
 from hbroker.addresses import format_address
@@ -176,6 +177,8 @@ class Node:
                 self._handle_packet(now, event)
             case RightsRequestedEvent():
                 self._client_rights.handle_request(now, event)
+            case SessionClaimedEvent():
+                self.owner_subscriptions.handle_session_claimed(event)
             case RightsChangedEvent():
                 self.owner_subscriptions.handle_rights_changed(event.link, event.rights)
                 self.wills.review(now, event.session, self._client_rights.of(event.rights))

@@ -44,6 +44,7 @@ class SavedSession:
     """A persistent session as it was (§6.4). Times are in microseconds since the Unix epoch.
 
     - `offline_since`: when it went offline; None: it had a link.
+    - `rights`: the key of the rights of its client (§4.6).
     - `begun_by`, `begun_at`: as those of `session_table.Session`; `begun_at` is 0 without `begun_by`.
     """
 
@@ -55,6 +56,7 @@ class SavedSession:
     offline_since: int | None
     begun_by: int = 0
     begun_at: int = 0
+    rights: int = 0
 
 
 @dataclass(frozen=True, slots=True)

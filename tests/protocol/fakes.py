@@ -78,6 +78,12 @@ class FakeCore:
                 return link
         return self.network.open(self, address, session)
 
+    def allow_session(self, session: int, rights: int) -> None:
+        raise AssertionError("no client has a token here")
+
+    def refuse_session(self, session: int, client: Address, rights: int) -> None:
+        raise AssertionError("no client has a token here")
+
     def has_association(self, association: int) -> bool:
         raise AssertionError("no client has a token here")
 
@@ -157,7 +163,9 @@ class FakeCore:
     def publish_raw(self, publish: bytes) -> int:
         return pb.REASON_SUCCESS
 
-    def open_session(self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int) -> bool:
+    def open_session(
+        self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int, rights: int = 0
+    ) -> bool:
         is_connected = any(fake_link.session == session for fake_link in self.links.values())
         if is_connected or persistent:
             self.opened[session] = persistent

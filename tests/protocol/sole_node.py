@@ -80,7 +80,9 @@ class ScriptedCore:
         self.adopted.append((session, address))
         return next(self._links)
 
-    def open_session(self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int) -> bool:
+    def open_session(
+        self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int, rights: int = 0
+    ) -> bool:
         if self.has_room:
             self.opened[session] = persistent, queue_messages, queue_bytes
         return self.has_room

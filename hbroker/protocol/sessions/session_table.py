@@ -204,6 +204,7 @@ class SessionTable:
         its client has an idle timeout until it counts as offline, as after a link that breaks. False: it has
         expired, or there is no room for it."""
         session = Session(saved.session, saved.client, begun_by=saved.begun_by, is_saved=True)
+        session.rights = saved.rights
         session.handle(Event.LINK_DOWN)
         session.expiry_s = min(saved.expiry_s, self._limits.session_expiry)
         session.queue_messages, session.queue_bytes = saved.queue_messages, saved.queue_bytes
@@ -261,6 +262,7 @@ class SessionTable:
             persistent=session.is_persistent,
             queue_messages=session.queue_messages,
             queue_bytes=session.queue_bytes,
+            rights=session.rights,
         )
 
     def note_loss(self, subtree: str) -> None:
@@ -337,6 +339,7 @@ class SessionTable:
             if session is None and is_offline:
                 session = self._by_id[record.session] = Session(record.session)
                 session.handle(Event.LINK_DOWN)
+                session.rights = record.rights
                 session.offline_since = now - record.offline_us
             elif _is_wanted(session) and not is_offline and record.session in clients:
                 session = self.adopt(record.session, *clients[record.session])
@@ -408,6 +411,7 @@ class SessionTable:
             queue_bytes=session.queue_bytes,
             begun_by=session.begun_by,
             lost=is_lost,
+            rights=session.rights,
         )
         if session.is_offline:
             record.offline_us = max(0, self._clock() - session.offline_since)
@@ -437,6 +441,7 @@ class SessionTable:
                 session.offline_since + self._unix_offset_us if session.is_offline else None,
                 session.begun_by,
                 session.begun_at + self._unix_offset_us if session.begun_by else 0,
+                session.rights,
             )
         )
 

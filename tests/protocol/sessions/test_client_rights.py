@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from hbroker._native import ControlEvent, LinkUpEvent, RightsChangedEvent, RightsRequestedEvent
+from hbroker._native import (
+    ControlEvent,
+    LinkUpEvent,
+    RightsChangedEvent,
+    RightsRequestedEvent,
+    SessionClaimedEvent,
+)
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol.events import TokenRefused
@@ -41,7 +47,14 @@ class TokenCore(ScriptedCore):
         super().__init__()
         self.keys: dict[int, int] = {}
         self.gone: set[int] = set()
+        self.claims: list[tuple[int, int, bool]] = []
         self.outside: list[tuple[Body | None, int]] = []
+
+    def allow_session(self, session: int, rights: int) -> None:
+        self.claims.append((session, rights, True))
+
+    def refuse_session(self, session: int, client: Any, rights: int) -> None:
+        self.claims.append((session, rights, False))
 
     def has_association(self, association: int) -> bool:
         return association not in self.gone
@@ -226,6 +239,30 @@ def test_who_has_a_token_of_an_authority_that_is_not_believed_any_more_has_no_ri
     node.node.review_tokens(node.now)
     node.node.handle_timeout(node.now)
     assert node.core.keys == {1: NO_RIGHTS.key, 2: WRITER.key}
+
+
+@pytest.mark.parametrize(
+    ("token", "client", "may_go_on"),
+    [
+        (b"again", "", True),
+        (b"sharer", "oven", True),
+        (b"sharer", "fridge", False),
+        (b"writer", "", False),
+        (b"forged", "", False),
+    ],
+)
+def test_who_goes_on_with_a_session_might_have_all_that_it_has(
+    token: bytes, client: str, may_go_on: bool
+) -> None:
+    """Or its token names the session's client: then what it may not have any more ends."""
+    node = TokenNode()
+    key = node.show(1, b"reader")
+    node.link_up(key)
+    node.subscribe(key, "home/#", client=client, session_expiry_s=60)
+    other = node.show(2, token)
+    node.node.handle_event(node.now, SessionClaimedEvent(5, HERE, other))
+    assert node.core.claims == [(5, other, may_go_on)]
+    assert len(node.node.subscription_store) == 1
 
 
 def test_no_client_joins() -> None:

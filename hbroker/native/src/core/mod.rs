@@ -202,16 +202,28 @@ impl Core {
 
     /// Opens a session, or changes it. `bounds`: the limits of its queue; 0 means the node's own. False:
     /// there are too many sessions, or it is not persistent and has no link.
-    pub fn open_session(&self, session: u64, persistent: bool, bounds: Bounds) -> bool {
+    /// `rights`: the key of those of its client, if it has no link here.
+    pub fn open_session(&self, session: u64, persistent: bool, bounds: Bounds, rights: u64) -> bool {
         let mut home = self.shared.home_workers.place_for(session);
         loop {
-            match self.on(home, |engine, now| engine.open_session(now, session, persistent, bounds)) {
+            match self.on(home, |engine, now| engine.open_session(now, session, persistent, bounds, rights)) {
                 Opened::Here => return true,
                 Opened::Refused => return false,
                 // Its link was opened on another worker meanwhile.
                 Opened::At(worker) => home = worker,
             }
         }
+    }
+
+    /// A client with these rights may go on with a session ([`Event::SessionClaimed`]).
+    pub fn allow_session(&self, session: u64, rights: u64) {
+        let home = self.shared.home_workers.place_for(session);
+        self.on(home, |engine, _| engine.allow_session(session, rights));
+    }
+
+    /// It may not, and is told so.
+    pub fn refuse_session(&self, session: u64, client: SocketAddr, rights: u64) {
+        self.on(0, |engine, _| engine.refuse_session(session, (client, rights)));
     }
 
     /// Ends a session, and drops its queue and its subscriptions. `why`: the counter for its messages.

@@ -56,6 +56,7 @@ use crate::engine::transport::delivery_records::{Positions, Ticket};
 use crate::engine::transport::event::{DownReason, Event, Events, Flow};
 use crate::engine::transport::links::{LinkSlot, Links};
 use crate::engine::transport::outbound::{Handoff, Outbound};
+use crate::engine::transport::session_claims::SessionClaims;
 use crate::engine::transport::token_bucket::RateLimit;
 use crate::host_counts::{self, Full, HostCounts};
 use crate::keyed_hash::KeyedHash;
@@ -64,7 +65,7 @@ use crate::link_id::LinkId;
 use crate::load::Load;
 use crate::prefix::Prefix;
 use crate::publisher_id::LINK_BITS;
-use crate::rights::Rights;
+use crate::rights::{LinkRights, Rights};
 use crate::sink::DatagramSink;
 use crate::store::mailbox::Mailbox;
 use crate::tables::retained::RetainedStore;
@@ -178,6 +179,7 @@ impl Engine {
                     link_config(&config),
                     config.out_of_order_bytes / usize::from(workers),
                 ),
+                claims: SessionClaims::new(hasher),
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), hasher),
                 pending: PendingSettlement::default(),
                 exports: Vec::new(),
@@ -389,6 +391,7 @@ impl Engine {
         session: u64,
         peer: SocketAddr,
         token: Vec<u8>,
+        rights: LinkRights,
     ) -> Result<LinkId, Drop> {
         let inbound = role != Role::Initiator;
         let links = &mut self.out.links;
@@ -417,6 +420,9 @@ impl Engine {
         };
         let id = links.insert(Link::new(config, peer, token, now), session, inbound);
         links.mark_dirty(id);
+        if let Some(entry) = links.get_mut(id) {
+            entry.rights = rights;
+        }
         self.offer_credit(id);
         if inbound {
             self.attach(now, session, id);

@@ -169,7 +169,7 @@ impl Core {
         self.each(py, |engine| engine.uncut(subtree));
     }
 
-    #[pyo3(signature = (session, *, persistent, queue_messages = 0, queue_bytes = 0))]
+    #[pyo3(signature = (session, *, persistent, queue_messages = 0, queue_bytes = 0, rights = 0))]
     fn open_session(
         &self,
         py: Python<'_>,
@@ -177,9 +177,20 @@ impl Core {
         persistent: bool,
         queue_messages: usize,
         queue_bytes: usize,
+        rights: u64,
     ) -> bool {
         let bounds = Bounds { messages: queue_messages, bytes: queue_bytes };
-        py.detach(|| self.core.open_session(session, persistent, bounds))
+        py.detach(|| self.core.open_session(session, persistent, bounds, rights))
+    }
+
+    fn allow_session(&self, py: Python<'_>, session: u64, rights: u64) {
+        py.detach(|| self.core.allow_session(session, rights));
+    }
+
+    fn refuse_session(&self, py: Python<'_>, session: u64, client: Address, rights: u64) -> PyResult<()> {
+        let client = address_in(&client)?;
+        py.detach(|| self.core.refuse_session(session, client, rights));
+        Ok(())
     }
 
     fn restore_queue(&self, py: Python<'_>, session: u64) -> PyResult<usize> {

@@ -93,6 +93,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<values::events::ControlEvent>()?;
     module.add_class::<values::events::RightsRequestedEvent>()?;
     module.add_class::<values::events::RightsChangedEvent>()?;
+    module.add_class::<values::events::SessionClaimedEvent>()?;
     module.add_class::<values::events::LinkUpEvent>()?;
     module.add_class::<values::events::LinkDownEvent>()?;
     module.add_class::<values::events::OverflowEvent>()?;

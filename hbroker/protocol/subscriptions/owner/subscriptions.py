@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hbroker._native import filter_is_valid, filter_touches
+from hbroker._native import SessionClaimedEvent, filter_is_valid, filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
@@ -155,6 +155,26 @@ class OwnerSubscriptions:
         if session is not None and session.rights != rights:
             session.rights = rights
             self._review(session)
+
+    def handle_session_claimed(self, event: SessionClaimedEvent) -> None:
+        """A client wants to go on with a session whose client had other rights (§4.6)."""
+        rights = self._client_rights.of(event.rights)
+        if self._may_go_on(event.session, rights):
+            self._core.allow_session(event.session, event.rights)
+        else:
+            self._diagnostics.count("sessions_not_resumed")
+            self._core.refuse_session(event.session, event.source, event.rights)
+
+    def _may_go_on(self, session: int, rights: Rights) -> bool:
+        """Its token names the session's client, or it might have subscribed to all that the session has."""
+        known = self.sessions.get(session)
+        if known is None:
+            return not rights.is_empty
+        if known.client in rights.clients:
+            return True
+        subscriptions = list(self.subscription_store.of(session))
+        is_much = len(subscriptions) > _MOST_REVIEWED
+        return not is_much and all(_may_have(rights, subscription) for subscription in subscriptions)
 
     def _review(self, session: Session) -> None:
         """The rights of a session are others than those with which its subscriptions were made."""

@@ -116,7 +116,7 @@ impl Stage {
 
     pub fn subscribe(&mut self, session: u64, filter: &str, qos: u8) {
         let bounds = Bounds { messages: 0, bytes: 0 };
-        assert_eq!(self.node.open_session(self.now, session, false, bounds), Opened::Here);
+        assert_eq!(self.node.open_session(self.now, session, false, bounds, 0), Opened::Here);
         let key = self.node.session_key(session).expect("it was opened");
         self.node.subscribe(filter, "", Subscriber::new(key, qos));
     }

@@ -35,7 +35,15 @@ pub enum Opened {
 impl Engine {
     /// Makes a session, or changes it. `bounds` are those of its queue: 0, or a value above this node's
     /// bound, means this node's bound.
-    pub fn open_session(&mut self, now: Micros, session: u64, persistent: bool, bounds: Bounds) -> Opened {
+    /// `rights`: the key of those of its client, if it has no link here.
+    pub fn open_session(
+        &mut self,
+        now: Micros,
+        session: u64,
+        persistent: bool,
+        bounds: Bounds,
+        rights: u64,
+    ) -> Opened {
         let link = self.out.links.by_session(session);
         let known = self.out.sessions.by_id(session);
         if link.is_none() && !persistent {
@@ -60,6 +68,9 @@ impl Engine {
         opened.persistent = persistent;
         let key = opened.key();
         self.out.set_bounds(now, key, bounds, is_client_limit);
+        if link.is_none() {
+            self.out.claims.note(session, rights);
+        }
         if known.is_none()
             && let Some(link) = link
         {

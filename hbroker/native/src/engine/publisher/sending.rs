@@ -27,6 +27,7 @@ use crate::engine::transport::event::{Event, Flow};
 use crate::engine::{Client, Engine, Side, Unpublishable};
 use crate::link::{Chain, Role};
 use crate::link_id::LinkId;
+use crate::rights::LinkRights;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, Delta, PubAckView, PublishOut};
@@ -479,7 +480,8 @@ impl Engine {
                 return None;
             };
             let token = client.tokens.remove(&owner).unwrap_or_default();
-            self.open_link(now, Role::Initiator, self.config.session, owner, token).ok()
+            self.open_link(now, Role::Initiator, self.config.session, owner, token, LinkRights::default())
+                .ok()
         })
     }
 

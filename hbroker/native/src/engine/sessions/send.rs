@@ -211,6 +211,7 @@ impl Outbound {
         if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
             let before = session.queue_charge();
             session.attach(now, link, entry.link.peer().ip().into(), entry.credit.granted());
+            self.claims.note(session.id, entry.rights.key());
             entry.subscriber = Some(key);
             let after = session.queue_charge();
             self.sessions.update_queue_charge(before, after);
@@ -236,6 +237,7 @@ impl Outbound {
     /// Ends a session. Returns what is left of it, except for its messages.
     pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<EndedSession> {
         let mut session = self.sessions.remove(key)?;
+        self.claims.forget(session.id);
         self.update_charge(key);
         self.release_publishers(key);
         self.member_fitness

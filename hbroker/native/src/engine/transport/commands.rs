@@ -12,7 +12,7 @@ use crate::engine::sessions::counters::SessionCounters;
 #[cfg(test)]
 use crate::engine::sessions::session::Session;
 use crate::engine::transport::event::{DownReason, Event};
-use crate::engine::transport::links::{Entry, LinkSlot};
+use crate::engine::transport::links::LinkSlot;
 use crate::engine::{Engine, Side, Unpublishable};
 use crate::link::{Link, Role};
 use crate::link_id::LinkId;
@@ -32,19 +32,15 @@ impl Engine {
 
     /// Opens a link to a node, or returns the one that is open; `None`: there are too many.
     pub fn connect(&mut self, now: Micros, address: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
-        self.open_link(now, Role::Initiator, self.config.session, address, token).ok()
+        self.open_link(now, Role::Initiator, self.config.session, address, token, LinkRights::default()).ok()
     }
 
     /// Opens the link of a session that was handed over (§5.4), or returns the one that is open; `None`:
     /// there are too many. `rights`: the key of its client's rights.
     pub fn adopt(&mut self, now: Micros, session: u64, address: SocketAddr, rights: u64) -> Option<LinkId> {
         let token = self.token_for(now, address);
-        let id = self.open_link(now, Role::Adopter, session, address, token).ok()?;
-        let is_new = |entry: &&mut Entry| self.config.requires_tokens && !entry.announced;
-        if let Some(entry) = self.out.links.get_mut(id).filter(is_new) {
-            entry.rights = LinkRights::expected(rights);
-        }
-        Some(id)
+        let rights = LinkRights::expected(if self.config.requires_tokens { rights } else { 0 });
+        self.open_link(now, Role::Adopter, session, address, token, rights).ok()
     }
 
     /// Whether the peer of a link has never answered on it.

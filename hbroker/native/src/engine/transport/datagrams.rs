@@ -15,6 +15,7 @@ use crate::engine::{Engine, Side};
 use crate::link::{Arrival, ReceiveOutcome, Role};
 use crate::link_id::LinkId;
 use crate::publisher_id::publisher_id;
+use crate::rights::LinkRights;
 use crate::schema::reason;
 use crate::token::LIFETIME_S;
 use crate::wire::{self, Body, DatagramView, Header, HeaderOut, Kind, Malformed, PacketView};
@@ -319,11 +320,14 @@ impl Engine {
         if matches!(self.side, Side::Client(_)) || session == self.config.session {
             return self.out.counters.drop(Drop::UnknownSession);
         }
+        let is_proved = self.config.token_keys.verify(self.token_clock(now), source, view.header.token);
         if self.is_shut_out() {
             self.out.counters.drop(Drop::NotAuthorized);
             self.answer_reset(now, source, session, reason::NOT_AUTHORIZED, datagram.len());
-        } else if self.config.token_keys.verify(self.token_clock(now), source, view.header.token) {
-            self.accept(now, Role::Acceptor, source, view, datagram.len());
+        } else if is_proved {
+            if self.may_go_on(session, source) {
+                self.accept(now, Role::Acceptor, source, view, datagram.len());
+            }
         } else {
             self.out.counters.drop(Drop::UnknownSession);
             self.answer_reset(now, source, session, reason::SUCCESS, datagram.len());
@@ -365,7 +369,9 @@ impl Engine {
         // A link that a node opens carries the token that proves its answers (§3.1).
         let token = if role == Role::Initiator { view.header.token.to_vec() } else { Vec::new() };
         let Header { session, number, .. } = view.header;
-        match self.open_link(now, role, session, source, token) {
+        let mut rights = LinkRights::default();
+        rights.note(self.sender_rights.as_ref().filter(|_| role == Role::Acceptor));
+        match self.open_link(now, role, session, source, token, rights) {
             Ok(id) => {
                 if let Some(entry) = self.out.links.get_mut(id) {
                     match role {
@@ -465,6 +471,12 @@ impl Engine {
         if inbound && !self.config.token_keys.verify(self.token_clock(now), source, view.header.token) {
             return self.turn_away(now, source, view, received);
         }
+        if inbound && !self.may_go_on(view.header.session, source) {
+            return;
+        }
+        let Some(entry) = self.out.links.awake(id) else {
+            return;
+        };
         let reason = if is_same_run { DownReason::Restarted } else { DownReason::TakenOver };
         let peer = entry.link.peer();
         self.end_link(now, id, reason);
@@ -670,7 +682,7 @@ impl Engine {
         self.send_outside((source, self.sender_key()), datagram);
     }
 
-    fn send_outside(&mut self, destination: (SocketAddr, u64), datagram: Vec<u8>) {
+    pub(in crate::engine) fn send_outside(&mut self, destination: (SocketAddr, u64), datagram: Vec<u8>) {
         if self.pending.len() < MOST_WAITING {
             self.pending.push_back((destination, datagram));
         } else {

@@ -230,6 +230,14 @@ impl LinkSlot {
         }
     }
 
+    /// The key of the rights of its peer.
+    pub fn rights(&self) -> u64 {
+        match self {
+            LinkSlot::Awake(entry) => entry.rights.key(),
+            LinkSlot::Idle(idle_entry) => idle_entry.rights_key(),
+        }
+    }
+
     /// The incarnation of the peer, once it has sent something.
     pub fn peer_incarnation(&self) -> Option<u64> {
         match self {
@@ -640,5 +648,10 @@ impl IdleEntry {
     /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.link.peer()
+    }
+
+    fn rights_key(&self) -> u64 {
+        let rights = self.rare.as_ref().and_then(|rare| rare.rights.as_ref());
+        rights.map_or(0, |rights| rights.key)
     }
 }

@@ -4,6 +4,7 @@
 //!     datagrams           a datagram in: header -> link -> packets; outside of sessions requests, answers and
 //!       |                     CHALLENGE (token_bucket limits them)
 //!       |-- sender_rights       what who sent a datagram may do
+//!       |-- session_claims      who may go on with a session
 //!       |-- links               the links: by session, by address, timers, idle links
 //!       |     |-- delivery_records    deliveries that wait for a PUBACK
 //!       |     `-- credit              what the peer takes before it acknowledges
@@ -24,4 +25,5 @@ pub mod links;
 pub mod outbound;
 pub mod publish_batch;
 mod sender_rights;
+pub mod session_claims;
 pub mod token_bucket;

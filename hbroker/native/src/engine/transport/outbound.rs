@@ -22,6 +22,7 @@ use crate::engine::sessions::target::Targets;
 use crate::engine::transport::copy_batch::CopyBatch;
 use crate::engine::transport::delivery_records::{Origin, TicketSpan};
 use crate::engine::transport::links::Links;
+use crate::engine::transport::session_claims::SessionClaims;
 use crate::link::receive::pubacks::Success;
 use crate::link::send::outbox::PacketRun;
 use crate::link::{Chain, Link, QueueFull};
@@ -87,6 +88,7 @@ impl<T> ByWorker<T> {
 pub struct Outbound {
     pub member_fitness: Option<Arc<MemberFitness>>,
     pub links: Links,
+    pub claims: SessionClaims,
     pub sessions: Sessions,
     pub pending: PendingSettlement,
     pub exports: Vec<WorkerExport>,

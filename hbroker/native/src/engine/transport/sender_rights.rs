@@ -49,10 +49,14 @@ impl Engine {
     pub(in crate::engine) fn note_link_rights(&mut self, id: LinkId) {
         if let Some(entry) = self.out.links.get_mut(id)
             && entry.note_rights(self.sender_rights.as_ref())
-            && entry.announced
         {
-            let peer = entry.peer();
-            self.events.push(self.flow_of(peer.session), Event::RightsChanged(peer));
+            let (peer, announced, session) = (entry.peer(), entry.announced, entry.subscriber);
+            if session.is_some() {
+                self.out.claims.note(peer.session, peer.rights);
+            }
+            if announced {
+                self.events.push(self.flow_of(peer.session), Event::RightsChanged(peer));
+            }
         }
     }
 }

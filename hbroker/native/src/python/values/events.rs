@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::engine::transport::event::{Event, Peer};
+use crate::engine::transport::event::{Event, Peer, SessionClaim};
 use crate::python::{Address, address_out, debug_repr};
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
@@ -22,6 +22,14 @@ pub struct RightsRequestedEvent {
     association: u64,
     source: Address,
     token: Py<PyBytes>,
+}
+
+#[pyclass(module = "hbroker._native", frozen, get_all, new = "from_fields")]
+#[derive(Debug)]
+pub struct SessionClaimedEvent {
+    session: u64,
+    source: Address,
+    rights: u64,
 }
 
 #[pyclass(module = "hbroker._native", frozen, get_all, new = "from_fields")]
@@ -101,7 +109,7 @@ impl LinkUpEvent {
     }
 }
 
-debug_repr!(RightsRequestedEvent, RightsChangedEvent, LinkDownEvent);
+debug_repr!(RightsRequestedEvent, RightsChangedEvent, SessionClaimedEvent, LinkDownEvent);
 debug_repr!(OverflowEvent, UnresolvedEvent, PublishedEvent);
 
 /// Converts an event into its class.
@@ -116,6 +124,9 @@ pub fn event_out(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
         Event::RightsRequested { association, source, token } => {
             let (source, token) = (address_out(source), PyBytes::new(py, &token).unbind());
             Py::new(py, RightsRequestedEvent { association, source, token })?.into_any()
+        }
+        Event::SessionClaimed(SessionClaim { session, source, rights }) => {
+            Py::new(py, SessionClaimedEvent { session, source: address_out(source), rights })?.into_any()
         }
         Event::RightsChanged(Peer { link, session, rights, .. }) => {
             Py::new(py, RightsChangedEvent { link: link.0, session, rights })?.into_any()

@@ -82,3 +82,31 @@ fn who_has_no_rights_gets_no_session() {
     assert_eq!(network.hosts[node].engines[0].out.links.len(), 0);
     assert!(network.counter(node, "drop.not_authorized") > 0);
 }
+
+/// A persistent session with a message that waits, and a client that knows the session's id and has other rights.
+#[test]
+fn a_session_goes_on_under_other_rights_only_if_that_is_allowed() {
+    for is_allowed in [false, true] {
+        let (mut network, node) = Network::with_node(1, 1);
+        network.hosts[node].engines[0].config.requires_tokens = true;
+        let publisher = network.add_client();
+        network.limit(node, &rights(5, &["#"], false));
+        let subscriber = network.add_subscriber(node, "a", 1);
+        let session = network.hosts[subscriber].session;
+        network.open_session(subscriber, node, true);
+        network.run(SECOND);
+        network.close(node, subscriber);
+        network.close(subscriber, subscriber);
+        network.publish(publisher, &message("a", b"secret", 1));
+        network.run(SECOND);
+        network.limit(node, &rights(6, &["#"], false));
+        if is_allowed {
+            network.hosts[node].engines[0].allow_session(session, 6);
+        }
+        let (address, to) = (network.hosts[subscriber].address, network.hosts[node].address);
+        let (token, now) = (network.hosts[node].engines[0].token_for(network.now, address), network.now);
+        network.hosts[subscriber].engines[0].connect(now, to, token);
+        network.run(5 * SECOND);
+        assert_eq!(network.hosts[subscriber].read.len(), usize::from(is_allowed), "{is_allowed}");
+    }
+}

@@ -197,6 +197,7 @@ fn subscribe_whoever_is_up(engine: &mut Engine, now: Micros, event: &crate::engi
             peer.session,
             peer.session % 3 == 0,
             Bounds { messages: 100, bytes: 50_000 },
+            0,
         );
         let Some(session) = engine.session_key(peer.session) else {
             return;

@@ -269,7 +269,7 @@ impl Network {
         let (now, session) = (self.now, self.hosts[client].session);
         let engines = &mut self.hosts[node].engines;
         let home = engines[0].shared.home_workers.place_for(session);
-        let opened = engines[usize::from(home)].open_session(now, session, persistent, bounds);
+        let opened = engines[usize::from(home)].open_session(now, session, persistent, bounds, 0);
         assert_eq!(opened, Opened::Here);
         self.session(client, node)
     }
@@ -400,7 +400,10 @@ impl Network {
                     }
                 }
                 Event::Overflow { .. } => self.hosts[index].overflows += 1,
-                Event::Control { .. } | Event::RightsRequested { .. } | Event::RightsChanged(_) => {}
+                Event::Control { .. }
+                | Event::RightsRequested { .. }
+                | Event::SessionClaimed(_)
+                | Event::RightsChanged(_) => {}
             }
         }
     }

@@ -113,7 +113,7 @@ fn all_hosts_together_have_so_many_and_a_client_moves_only_where_there_is_a_plac
     assert!(network.counter(node, "drop.too_many_links") > 0);
     // A session that a handover brings, and that is offline, needs a place, too.
     let now = network.now;
-    let opened = network.hosts[node].engines[0].open_session(now, 77, true, OWN);
+    let opened = network.hosts[node].engines[0].open_session(now, 77, true, OWN, 0);
     assert_eq!(opened, crate::engine::owner::subscriptions::Opened::Refused);
     for (client, to, moves) in [(3, 1, false), (4, 3, true), (5, 3, true), (7, 3, false)] {
         let client = inside[client];
@@ -155,7 +155,7 @@ fn places_are_given_back_whatever_becomes_of_links_and_sessions() {
                     let (now, session) = (network.now, network.hosts[client].session);
                     for engine in &mut network.hosts[node].engines {
                         if engine.out.links.by_session(session).is_some() {
-                            engine.open_session(now, session, persistent, OWN);
+                            engine.open_session(now, session, persistent, OWN, 0);
                         }
                     }
                 }

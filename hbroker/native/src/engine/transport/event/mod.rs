@@ -75,6 +75,14 @@ pub struct Peer {
     pub rights: u64,
 }
 
+/// A client that wants to go on with a session. `rights`: the key of its rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionClaim {
+    pub session: u64,
+    pub source: SocketAddr,
+    pub rights: u64,
+}
+
 /// Something that Python has to decide, or to know for a decision.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -93,6 +101,9 @@ pub enum Event {
         source: SocketAddr,
         token: Vec<u8>,
     },
+    /// A client with these rights wants to go on with a session whose client had others. It may not until
+    /// `allow_session`.
+    SessionClaimed(SessionClaim),
     /// The rights of a link's peer are others than before.
     RightsChanged(Peer),
     LinkUp(Peer),
@@ -187,6 +198,9 @@ impl Event {
             }
             return is_same;
         }
+        if let (Self::SessionClaimed(claim), Self::SessionClaimed(next)) = (&*self, next) {
+            return claim == next;
+        }
         let (
             Self::Published { first, count, topic, reason },
             Self::Published { first: next_first, count: next_count, topic: next_topic, reason: next_reason },
@@ -204,7 +218,11 @@ impl Event {
         let variable = match self {
             Self::Control { packet, .. } => packet.len(),
             Self::RightsRequested { token, .. } => token.len(),
-            Self::LinkUp(_) | Self::RightsChanged(_) | Self::LinkDown(..) | Self::Overflow { .. } => 0,
+            Self::SessionClaimed(_)
+            | Self::LinkUp(_)
+            | Self::RightsChanged(_)
+            | Self::LinkDown(..)
+            | Self::Overflow { .. } => 0,
             Self::Unresolved { topic, .. } => topic.len(),
             Self::Published { topic, .. } => topic.len(),
         };
