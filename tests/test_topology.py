@@ -227,7 +227,8 @@ def test_new_ports_are_set_in_all_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "requires"), [("", False), ("tokens: off", False), ('tokens: "required"', True)]
+    ("text", "requires"),
+    [("", True), ("security: off", False), ("tokens: off", False), ('tokens: "required"', True)],
 )
 def test_tokens_are_required_if_the_file_says_so(text: str, requires: bool) -> None:
     nodes = 'nodes:\n  - {name: root, subtree: "", listen: "127.0.0.1:7700"}\n'

@@ -239,30 +239,31 @@ def completed(
     telemetry: str | None,
     security: SecuritySettings,
     network: Topology | None,
+    requires_tokens: bool | None = None,
 ) -> Process:
     """The settings, changed by `--telemetry` if it is given; without a join key, with the key of the network
     on this host that has the same root; and with the security of the flags, or of that network.
 
     Without the network's key, a gateway could not read the records of other gateways, nor they its own.
-    `network`: the topology of `--config`. For it the keys of `hbroker keys init` serve, too. Raises
-    ConfigError if its security is on, and nothing says with what; and if tokens are required and security is
-    off, or a gateway has none.
+    `network`: the topology of `--config`. For it the keys of `hbroker keys init` serve, too.
+    `requires_tokens`: whether a node requires tokens; None: it does as its network, and if security is on and
+    nothing says otherwise, it does. Raises ConfigError if security is on in the topology, and nothing says
+    with what; and if tokens are required and security is off, or a gateway has none.
     """
     from hbroker.runtime.launcher.network_key import key_at
     from hbroker.runtime.launcher.run_directory import RunDirectory
 
     made = RunDirectory(state_dir, network.name) if network else None
     is_secure = network is not None and network.is_secure
-    if network is not None and network.requires_tokens:
-        security = replace(security, requires_tokens=True)
-    settings = replace(
-        settings, security=_security(settings, state_dir, security, made if is_secure else None)
-    )
+    if requires_tokens is None and network is not None:
+        requires_tokens = network.requires_tokens
+    security = _security(settings, state_dir, security, made if is_secure else None, requires_tokens)
+    settings = replace(settings, security=security)
     if is_secure and not settings.security.is_on:
         remedy = "add --authority FILE, or make the keys with `hbroker keys init FILE`"
         raise ConfigError("the network's security is on", file="command line", remedy=remedy)
-    if settings.security.requires_tokens and not settings.security.is_on:
-        remedy = "add --authority FILE, or leave out --require-tokens"
+    if requires_tokens and not settings.security.is_on:
+        remedy = "add --authority FILE, or leave out --tokens"
         raise ConfigError("tokens are required and security is off", file="command line", remedy=remedy)
     if telemetry:
         written = replace(settings.telemetry, enabled=True, directory=telemetry)
@@ -282,10 +283,14 @@ def completed(
 
 
 def _security(
-    settings: Process, state_dir: Path, given: SecuritySettings, made: RunDirectory | None
+    settings: Process,
+    state_dir: Path,
+    given: SecuritySettings,
+    made: RunDirectory | None,
+    requires_tokens: bool | None,
 ) -> SecuritySettings:
-    """What the flags say, and for what they do not say, what the network on this host has, or `made`. If it
-    requires tokens, so does a node. Raises ConfigError."""
+    """What the flags say, and for what they do not say, what the network on this host has, or `made`. Raises
+    ConfigError."""
     from hbroker.config import NodeSettings, SecuritySettings
     from hbroker.runtime.launcher.run_directory import running_at
 
@@ -301,7 +306,9 @@ def _security(
     if not authority:
         return given
     of_operator = next((run.token for _, run in found if run.token), "")
-    requires_tokens = given.requires_tokens or bool(of_operator)
+    if requires_tokens is None:
+        is_named = any(run.authority for _, run in found)
+        requires_tokens = bool(of_operator) if is_named else isinstance(settings, NodeSettings)
     if not isinstance(settings, NodeSettings):
         if made and requires_tokens and not of_operator and made.operator_token_file.exists():
             of_operator = str(made.operator_token_file)

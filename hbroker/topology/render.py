@@ -36,8 +36,8 @@ def render(topology: Topology) -> str:
     )
     if not topology.is_secure:
         document["security"] = False
-    if topology.requires_tokens:
-        document["tokens"] = "required"
+    if topology.is_secure and not topology.requires_tokens:
+        document["tokens"] = "off"
     document |= _filled(
         limits=_changed(root.limits, Limits()),
         telemetry=_changed(topology.telemetry, TelemetrySettings()),

@@ -102,7 +102,7 @@ def test_the_keys_of_a_network_are_made_once(state: Path, capsys: pytest.Capture
     files = [path for path in (state / "flat").rglob("*") if path.is_file() and path.name != "lock"]
     made = {path.relative_to(state / "flat"): path.read_bytes() for path in files}
     assert {str(path) for path in made} == {
-        *("authority/authority.crt", "authority/authority.key", "join.key"),
+        *("authority/authority.crt", "authority/authority.key", "join.key", "operator.token"),
         *(f"identities/{node}.{ending}" for node in ("root", "kitchen") for ending in ("crt", "key")),
     }
     printed = capsys.readouterr().out
@@ -111,16 +111,19 @@ def test_the_keys_of_a_network_are_made_once(state: Path, capsys: pytest.Capture
     assert {path: (state / "flat" / path).read_bytes() for path in made} == made
 
 
-def test_the_operators_token_is_made_if_tokens_are_required(
-    state: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert init(state, f"tokens: required{NODES}") == 0
+def test_the_operators_token_is_made_once(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(state, NODES) == 0
     file = state / "flat" / "operator.token"
     made = file.read_bytes()
     assert file.stat().st_mode & 0o777 == 0o600
     assert f"{file}: the operator's token, for gateways and commands (a secret)" in capsys.readouterr().out
-    assert init(state, f"tokens: required{NODES}") == 0
+    assert init(state, NODES) == 0
     assert file.read_bytes() == made
+
+
+def test_no_operators_token_is_made_if_none_is_required(state: Path) -> None:
+    assert init(state, f"tokens: off{NODES}") == 0
+    assert not (state / "flat" / "operator.token").exists()
 
 
 def test_no_keys_are_made_for_a_network_without_security(

@@ -98,13 +98,12 @@ def test_a_gateway_elsewhere_has_the_token_of_its_flag(state: Path, tmp_path: Pa
     assert completed(GATEWAY, tmp_path / "nothing", None, given, None).security == given
 
 
-def test_a_node_elsewhere_requires_tokens_by_its_flag(state: Path, tmp_path: Path) -> None:
+def test_a_node_elsewhere_requires_tokens_unless_its_flag_says_otherwise(state: Path, tmp_path: Path) -> None:
     identities = str(state / "house" / "identities")
-    given = SecuritySettings("authority.crt", identities, requires_tokens=True)
-    assert completed(kitchen(), tmp_path / "nothing", None, given, None).security == given
-    assert not completed(
-        kitchen(), tmp_path / "nothing", None, replace(given, requires_tokens=False), None
-    ).security.requires_tokens
+    given = SecuritySettings("authority.crt", identities)
+    for said, expected in [(None, True), (True, True), (False, False)]:
+        found = completed(kitchen(), tmp_path / "nothing", None, given, None, said)
+        assert found.security == replace(given, requires_tokens=expected)
 
 
 def test_a_node_without_security_cannot_require_tokens(
@@ -120,5 +119,5 @@ def test_a_node_without_security_cannot_require_tokens(
         "--state-dir",
         str(tmp_path / "no"),
     ]
-    assert main(["node", *flags, "--require-tokens"]) == USAGE
+    assert main(["node", *flags, "--tokens", "required"]) == USAGE
     assert "tokens are required and security is off; add --authority FILE" in capsys.readouterr().err

@@ -92,9 +92,9 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     help="the folder with its certificate NAME.crt and its key NAME.key, if security is on",
 )
 @click.option(
-    "--require-tokens",
-    is_flag=True,
-    help="serve only clients that show a token of the authority; needs security",
+    "--tokens",
+    type=click.Choice(["required", "off"]),
+    help="whether clients have to show a token (default: required, if security is on)",
 )
 @state_dir_flag
 @telemetry_flag
@@ -107,7 +107,7 @@ def node(
     memory: Path | None,
     authority: str | None,
     identity: str | None,
-    require_tokens: bool,
+    tokens: str | None,
     state_dir: Path,
     telemetry: str | None,
     log_format: Style,
@@ -122,7 +122,8 @@ def node(
     if config:
         refuse_beside_config(("also", *keys))
 
-    security = SecuritySettings(authority or "", identity or "", requires_tokens=require_tokens)
+    security = SecuritySettings(authority or "", identity or "")
+    requires_tokens = None if tokens is None else tokens == "required"
 
     def read() -> NodeSettings:
         network: Topology | None = None
@@ -130,7 +131,7 @@ def node(
             found, network = _from_file(config, name, root)
         else:
             found = _from_flags(name, root, also, keys)
-        return completed(found, state_dir, telemetry, security, network)
+        return completed(found, state_dir, telemetry, security, network, requires_tokens)
 
     settings = read()
     if memory is None and settings.has_store:

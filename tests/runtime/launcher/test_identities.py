@@ -49,7 +49,10 @@ def test_each_node_has_a_certificate_for_all_subtrees(directory: RunDirectory) -
     settings = provide(network(), directory, NOW)
     authority = Authority.load(directory.authority)
     assert settings == SecuritySettings(
-        authority=str(directory.authority / "authority.crt"), identity=str(directory.identities)
+        authority=str(directory.authority / "authority.crt"),
+        identity=str(directory.identities),
+        token=str(directory.operator_token_file),
+        requires_tokens=True,
     )
     assert authority.network == "house"
     for name in ("root", "kitchen"):
