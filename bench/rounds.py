@@ -104,8 +104,8 @@ class Standing:
             "--to": f"{host}:{port}",
             "--broker-pid": self.processes.pids[0],
         }
-        authority = self.processes.authority
-        environment = {"HBROKER_AUTHORITY": authority} if authority else {}
+        authority, token = self.processes.authority, self.processes.token
+        environment = {"HBROKER_AUTHORITY": authority, "HBROKER_TOKEN": token} if authority else {}
         reported = _reported(self.broker.name, load, plan, timing, flags, environment)
         return _round(self.broker.name, plan, reported)
 

@@ -24,6 +24,7 @@ from hbroker.bench.launching import NoAnswer, announcement, ended, launch, on_cp
 from hbroker.bench.process import descendants
 from hbroker.runtime.credentials import credentials_at
 from hbroker.runtime.launcher import run_directory
+from hbroker.storage.disk import replace_file
 
 if TYPE_CHECKING:
     from hbroker._native import Credentials
@@ -45,6 +46,7 @@ __all__ = [
 _HBROKER: Final = (sys.executable, "-m", "hbroker")
 _ANY_PORT: Final = "127.0.0.1:0"
 _STATE: Final = "state"
+_TOKEN: Final = "operator.token"
 _PREFIX: Final = "hbroker-bench-"
 
 Started: TypeAlias = "tuple[subprocess.Popen[bytes], Address]"
@@ -76,9 +78,9 @@ def running(
     with on_cpus(cpus):
         process, address = start(directory)
     try:
-        authority = next(directory.glob("**/authority.crt"), "")
+        authority, token = (next(directory.glob(f"**/{name}"), "") for name in ("authority.crt", _TOKEN))
         pids = (process.pid, *descendants(process.pid))
-        yield Broker(address, pids, _nodes(directory), str(authority))
+        yield Broker(address, pids, _nodes(directory), str(authority), str(token))
     finally:
         ended(process)
 
@@ -169,12 +171,17 @@ def pids_at(address: Address, networks: Sequence[run_directory.NetworkRun]) -> t
 
 
 def security_flags(directory: Path) -> tuple[str, ...]:
-    """The flags of a root with a new authority and identity."""
+    """The flags of a root with a new authority and identity. In `directory` is also a token of that authority,
+    with all rights."""
     from hbroker.identity.authority import Authority
+    from hbroker.rights.block import Block
+    from hbroker.rights.token import create
+    from hbroker.runtime.launcher.operator_token import OPERATOR_RIGHTS
 
     authority, folder = Authority.create("bench", time.time()), directory / "authority"
     authority.save(folder)
     authority.issue("root", [""], time.time()).save(directory)
+    replace_file(directory / _TOKEN, [create(authority.key, Block(OPERATOR_RIGHTS)).encode("ascii")])
     return "--authority", str(folder / "authority.crt"), "--identity", str(directory)
 
 

@@ -44,6 +44,8 @@ exit codes: 0 done, 1 a file cannot be written, 2 wrong flags or topology, or no
 """
 
 _YEAR_DAYS: Final = 365
+_CLIENTS_LOOK_S: Final = 6.0
+"""Clients look every five seconds whether their files have changed."""
 
 
 @command("keys", _TEXT)
@@ -124,6 +126,8 @@ def _rotate(directory: RunDirectory, step: str) -> int:
     from hbroker.identity.rotation import RotationStep, rotate
 
     number = int(step)
+    if number == 3:
+        _await_clients(directory.operator_token_file)
     try:
         wanted = RotationStep(number % len(RotationStep))
         rotate(directory.authority, directory.identities, wanted, time.time())
@@ -139,6 +143,17 @@ def _rotate(directory: RunDirectory, step: str) -> int:
     return DONE
 
 
+def _await_clients(token: Path) -> None:
+    """Waits until clients of this host have read the operator's token that the next authority has signed."""
+    try:
+        left_s = token.stat().st_mtime + _CLIENTS_LOOK_S - time.time()
+    except FileNotFoundError:
+        return
+    if 0 < left_s <= _CLIENTS_LOOK_S:
+        print(f"waiting {left_s:.0f} s for the clients of this host to read their new token", flush=True)
+        time.sleep(left_s)
+
+
 _AFTER_STEPS: Final = (
     """\
 there is another authority, which has signed nothing yet.
@@ -149,7 +164,7 @@ Then: hbroker keys rotate {network} 2""",
 the other authority signs from now on.
 If `hbroker up` does not run the nodes of this host, call `hbroker keys init FILE`, and send them
 SIGHUP. For each node on another host call `hbroker keys issue`, copy what it writes, and send
-SIGHUP there. Then: hbroker keys rotate {network} 3""",
+SIGHUP there. Make all tokens anew, too, with `hbroker token create`. Then: hbroker keys rotate {network} 3""",
     """\
 the old authority is not believed any more.
 Copy {folder}/authority.crt to all other hosts once more, and send SIGHUP to all nodes and

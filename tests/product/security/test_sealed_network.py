@@ -51,13 +51,15 @@ class SecureNetwork:
         self.network, self.root = network, root
         self.folder = network.directory / "house"
         self.authority = self.folder / "authority" / "authority.crt"
+        self.token = self.folder / "operator.token"
 
     def connect(self) -> sync.Client:
-        return sync.connect(self.root, authority=self.authority)
+        return sync.connect(self.root, authority=self.authority, token=self.token)
 
     def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        """Runs a command that must succeed, with `HBROKER_AUTHORITY`."""
-        env = {**environment(), "HBROKER_AUTHORITY": str(self.authority), "HBROKER_ROOT": self.root}
+        """Runs a command that must succeed, with the credentials in its environment."""
+        credentials = {"HBROKER_AUTHORITY": str(self.authority), "HBROKER_TOKEN": str(self.token)}
+        env = {**environment(), **credentials, "HBROKER_ROOT": self.root}
         return subprocess.run(
             [sys.executable, "-m", *map(str, arguments)],
             capture_output=True,

@@ -22,12 +22,12 @@ def test_nodes_find_the_keys_that_were_made_for_them(tmp_path: Path) -> None:
     without = run_hbroker("node", *flags, "root")
     assert (without.returncode, "hbroker keys init" in without.stderr) == (2, True)
     run_hbroker("keys", "init", str(file), "--state-dir", str(state), check=True)
-    authority = state / "flat" / "authority" / "authority.crt"
+    authority, token = state / "flat" / "authority" / "authority.crt", state / "flat" / "operator.token"
     with started("node", *flags, "root") as (_, ready):
         root = ready.split()[-1]
         with (
             started("node", *flags, "kitchen", "--root", root),
-            sync.connect(root, authority=authority) as client,
+            sync.connect(root, authority=authority, token=token) as client,
             client.subscribe("home/#", qos=1) as messages,
         ):
             assert client.resolve("home/kitchen/oven").owner == "kitchen"

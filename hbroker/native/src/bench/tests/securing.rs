@@ -27,7 +27,7 @@ fn server(authority: &Authority, host: &str) -> Server {
         key: key.serialize_pem().into(),
         ..TlsSettings::default()
     };
-    Server::new(settings.build().unwrap()).unwrap()
+    Server::new(&settings.build().unwrap()).unwrap()
 }
 
 fn trust(authority: &Authority, host: &str) -> Trust {

@@ -125,14 +125,14 @@ impl Gateway {
         Ok(self.server.listen(number, address, io)?.address)
     }
 
-    /// Changes the settings of a listener for new connections. False: there is no listener with this number.
+    /// Changes the settings of a listener for new connections. Clients that its TLS does not admit any more
+    /// are disconnected. False: there is no listener with this number.
     pub fn set_listener(&self, number: u32, io: Settings, mqtt: ListenerSettings) -> bool {
-        let Some(listener) = self.server.listener(number) else {
-            return false;
-        };
-        self.dispatcher.set_settings(number, mqtt);
-        listener.set(io);
-        true
+        let is_known = self.server.set_listener(number, io);
+        if is_known {
+            self.dispatcher.set_settings(number, mqtt);
+        }
+        is_known
     }
 
     // Connections

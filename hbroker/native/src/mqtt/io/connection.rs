@@ -15,7 +15,7 @@ use mio::net::TcpStream;
 
 use super::admission::{Admission, ConnectionPermit};
 use super::output::Output;
-use super::transport::{Failure, Transport};
+use super::transport::{Failure, Layers, Transport};
 use crate::Micros;
 use crate::mqtt::io::timers::Timer;
 
@@ -136,6 +136,11 @@ impl Connection {
 
     pub fn admission(&self) -> Admission {
         self.permit.admission()
+    }
+
+    /// As [`Transport::is_admitted_by`].
+    pub(super) fn is_admitted_by(&self, layers: &Layers) -> bool {
+        self.transport.is_admitted_by(layers)
     }
 
     /// As [`Tls::identity`](super::transport::tls::Tls::identity).

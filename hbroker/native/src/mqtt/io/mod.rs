@@ -112,9 +112,18 @@ impl<P: Protocol> Server<P> {
         Ok(listener)
     }
 
-    /// The listener with that number; `None` if there is none.
-    pub fn listener(&self, number: u32) -> Option<Arc<Listener>> {
-        self.listeners.lock().iter().find(|listener| listener.number == number).cloned()
+    /// Changes the settings of a listener for new connections. Clients that its TLS does not admit any more
+    /// are disconnected. False: there is no listener with this number.
+    pub fn set_listener(&self, number: u32, settings: Settings) -> bool {
+        let known = self.listeners.lock().iter().find(|listener| listener.number == number).cloned();
+        let Some(listener) = known else {
+            return false;
+        };
+        listener.set(settings);
+        for worker_handle in &self.worker_handles {
+            worker_handle.order(WorkerCommand::ReviewClients(Arc::clone(&listener)));
+        }
+        true
     }
 
     /// The counters of all workers, summed, by name.

@@ -44,6 +44,8 @@ pub trait Turn<'t, C, M> {
     fn handle_command(&mut self, connections: &mut Connections<C>, command: M);
     /// The deadline of the connection has passed.
     fn handle_timeout(&mut self, connections: &mut Connections<C>, id: ConnectionId);
+    /// The listener of the connection has other TLS settings, which do not admit the client.
+    fn handle_not_admitted(&mut self, connections: &mut Connections<C>, id: ConnectionId);
     /// The output of a connection was full and has room again.
     fn handle_drained(&mut self, connections: &mut Connections<C>, id: ConnectionId);
     /// The peer closed the connection, or it failed. (If the protocol closes a connection, there is no such

@@ -183,6 +183,12 @@ impl<'t> Turn<'t, Client, Command> for ClientTurn<'t> {
         });
     }
 
+    fn handle_not_admitted(&mut self, connections: &mut Connections<Client>, id: ConnectionId) {
+        self.with(connections, id, |connection, turn, upstream, _| {
+            connection.disconnect(turn, &Reason::NOT_AUTHORIZED.into(), upstream);
+        });
+    }
+
     fn handle_drained(&mut self, connections: &mut Connections<Client>, id: ConnectionId) {
         self.with(connections, id, |connection, turn, _, _| connection.flush(turn));
     }

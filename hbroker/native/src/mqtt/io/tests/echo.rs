@@ -31,6 +31,7 @@ pub enum Entry {
     Closed(ConnectionId, Ending),
     TimedOut(ConnectionId),
     Drained(ConnectionId),
+    NotAdmitted(ConnectionId),
 }
 
 #[derive(Default)]
@@ -163,6 +164,11 @@ impl<'t> Turn<'t, Conversation, Command> for &'t mut Echo {
     fn handle_timeout(&mut self, connections: &mut Connections<Conversation>, id: ConnectionId) {
         self.journal.write(Entry::TimedOut(id));
         connections.close(id);
+    }
+
+    fn handle_not_admitted(&mut self, connections: &mut Connections<Conversation>, id: ConnectionId) {
+        connections.close(id);
+        self.journal.write(Entry::NotAdmitted(id));
     }
 
     fn handle_drained(&mut self, _: &mut Connections<Conversation>, id: ConnectionId) {

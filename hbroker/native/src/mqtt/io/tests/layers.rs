@@ -139,6 +139,54 @@ fn a_new_certificate_is_for_new_connections() {
     exchange(&mut before, b"old goes on");
 }
 
+/// Clients of three kinds, and which of them stay when the listener gets other settings.
+#[test]
+fn who_is_not_admitted_any_more_is_disconnected() {
+    let (ours, theirs) = (authority(), authority());
+    let server = issue(&ours, "localhost");
+    let both = |mode| {
+        let pem = format!("{}{}", ours.pem(), theirs.pem()).into();
+        settings(&TlsSettings { client_authorities: pem, ..tls(&server, Some(&ours), mode) })
+    };
+    let only = |mode| settings(&tls(&server, Some(&ours), mode));
+    let none = settings(&tls(&server, None, ClientCertificates::None));
+    for (next, ours_stays, theirs_stays, nobody_stays) in [
+        (both(ClientCertificates::Optional), true, true, true),
+        (only(ClientCertificates::Optional), true, false, true),
+        (only(ClientCertificates::Required), true, false, false),
+        (none, true, true, true),
+    ] {
+        let bench = Bench::new(both(ClientCertificates::Optional));
+        let clients = [Some(issue(&ours, "a")), Some(issue(&theirs, "b")), None];
+        let mut clients = clients.map(|own| secure(bench.connect(), &ours, own.as_ref()));
+        clients.iter_mut().for_each(|client| exchange(client, b"hello"));
+        assert!(bench.server.set_listener(bench.listener.number, next));
+        for (client, stays) in clients.iter_mut().zip([ours_stays, theirs_stays, nobody_stays]) {
+            if stays {
+                exchange(client, b"still here");
+            } else {
+                assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+            }
+        }
+        let expected = [ours_stays, theirs_stays, nobody_stays].iter().filter(|stays| !**stays).count();
+        assert_eq!(bench.journal.count(|entry| matches!(entry, Entry::NotAdmitted(_))), expected);
+    }
+}
+
+/// It is not let in by the authority that was dropped while its handshake was under way.
+#[test]
+fn a_handshake_that_is_under_way_ends() {
+    let (ours, theirs) = (authority(), authority());
+    let server = issue(&ours, "localhost");
+    let bench = Bench::new(settings(&tls(&server, Some(&theirs), ClientCertificates::Required)));
+    let mut client = secure(bench.connect(), &ours, Some(&issue(&theirs, "late")));
+    bench.journal.wait_opened();
+    let next = settings(&tls(&server, Some(&ours), ClientCertificates::Required));
+    assert!(bench.server.set_listener(bench.listener.number, next));
+    bench.journal.wait(|entry| matches!(entry, Entry::NotAdmitted(_)).then_some(()));
+    assert!(client.write_all(b"x").and_then(|()| client.read_exact(&mut [0; 1])).is_err());
+}
+
 #[test]
 fn what_is_not_tls_is_refused_and_counted() {
     let authority = authority();

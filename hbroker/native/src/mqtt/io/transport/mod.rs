@@ -12,14 +12,11 @@ pub mod tls;
 pub(super) mod websocket;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-
-use rustls::ServerConfig;
 
 use super::output::Output;
 
 use proxy::ProxyHeader;
-use tls::Tls;
+use tls::{Tls, TlsConfig};
 use websocket::WebSocket;
 
 /// The layers of one connection. A connection without layers costs three empty options.
@@ -34,7 +31,7 @@ pub struct Transport {
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     pub proxy_protocol: bool,
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<TlsConfig>,
     /// The path of the WebSocket endpoint; empty: any.
     pub websocket: Option<Box<str>>,
 }
@@ -60,7 +57,7 @@ pub struct Received {
 
 impl Transport {
     pub fn new(layers: &Layers) -> Result<Self, Failure> {
-        let tls = layers.tls.as_ref().map(|config| Tls::new(Arc::clone(config))).transpose();
+        let tls = layers.tls.as_ref().map(Tls::new).transpose();
         Ok(Self {
             proxy: layers.proxy_protocol.then(Box::default),
             tls: tls?.map(Box::new),
@@ -139,6 +136,12 @@ impl Transport {
         if let Some(tls) = &mut self.tls {
             tls.close(wire);
         }
+    }
+
+    /// As [`Tls::is_admitted_by`]; true without TLS.
+    pub fn is_admitted_by(&self, layers: &Layers) -> bool {
+        let both = self.tls.as_ref().zip(layers.tls.as_ref());
+        both.is_none_or(|(tls, config)| tls.is_admitted_by(config))
     }
 
     /// As [`Tls::identity`].

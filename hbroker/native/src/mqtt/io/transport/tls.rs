@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::{WebPkiClientVerifier, danger::ClientCertVerifier};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use x509_cert::Certificate;
@@ -41,9 +41,16 @@ pub struct TlsSettings {
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadTls(pub String);
 
+/// What the connections of a listener are made from.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    config: Arc<ServerConfig>,
+    /// Verifies the certificates of clients.
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
 impl TlsSettings {
-    /// Builds the configuration from which connections are made.
-    pub fn build(&self) -> Result<Arc<ServerConfig>, BadTls> {
+    pub fn build(&self) -> Result<TlsConfig, BadTls> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = read_certificates(&self.certificates, "certificate")?;
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| bad("key", error))?;
@@ -54,13 +61,13 @@ impl TlsSettings {
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| bad("protocol version", error))?
-            .with_client_cert_verifier(verifier)
+            .with_client_cert_verifier(Arc::clone(&verifier))
             .with_single_cert(chain, key)
             .map_err(|error| bad("certificate and key", error))?;
         // Session tickets: the server keeps no state, and a device that resumes costs neither side a
         // signature.
         config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(|error| bad("ticket key", error))?;
-        Ok(Arc::new(config))
+        Ok(TlsConfig { config: Arc::new(config), verifier })
     }
 
     fn verifier(
@@ -97,8 +104,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    pub fn new(config: Arc<ServerConfig>) -> Result<Self, Failure> {
-        let mut session = ServerConnection::new(config).map_err(|_| Failure::Tls)?;
+    pub fn new(tls: &TlsConfig) -> Result<Self, Failure> {
+        let mut session = ServerConnection::new(Arc::clone(&tls.config)).map_err(|_| Failure::Tls)?;
         // Written bytes are encrypted at once, so the limit of the output applies.
         session.set_buffer_limit(None);
         Ok(Self { session })
@@ -145,6 +152,24 @@ impl Tls {
     pub fn close(&mut self, wire: &mut Output) {
         self.session.send_close_notify();
         self.emit(wire);
+    }
+
+    /// Whether the client could connect with its certificate, or without one, if the listener had this
+    /// configuration. During the handshake it could not: the former configuration decides it.
+    pub fn is_admitted_by(&self, tls: &TlsConfig) -> bool {
+        let verifier = &tls.verifier;
+        if self.session.is_handshaking() {
+            return false;
+        }
+        if !verifier.offer_client_auth() {
+            return true;
+        }
+        match self.session.peer_certificates() {
+            Some([leaf, intermediates @ ..]) => {
+                verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).is_ok()
+            }
+            _ => !verifier.client_auth_mandatory(),
+        }
     }
 
     /// The last common name of the client's certificate, empty if it has none; `None`: there is no certificate.
