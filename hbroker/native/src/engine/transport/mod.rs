@@ -1,8 +1,8 @@
 //! The links and datagrams of one engine, and its interfaces to Python and to other workers.
 //!
 //! ```text
-//!     datagrams           a datagram in: header -> link -> packets; outside of sessions requests, answers and
-//!       |                     CHALLENGE (token_bucket limits them)
+//!     datagrams           a datagram in: header -> link -> packets
+//!       |-- outside             outside of sessions: requests, answers and CHALLENGE (token_bucket limits them)
 //!       |-- sender_rights       what who sent a datagram may do
 //!       |-- session_claims      who may go on with a session
 //!       |-- links               the links: by session, by address, timers, idle links
@@ -23,6 +23,7 @@ pub mod delivery_records;
 pub mod event;
 pub mod links;
 pub mod outbound;
+mod outside;
 pub mod publish_batch;
 mod sender_rights;
 pub mod session_claims;
