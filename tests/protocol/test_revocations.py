@@ -11,6 +11,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.identity.revocation_list import (
+    MOST_RECORDS,
     RECORD_BYTES,
     RevocationAuthority,
     RevokedToken,
@@ -312,3 +313,22 @@ def test_what_was_saved_of_an_authority_that_is_not_believed_any_more_is_removed
     again = Peer([BELIEVED], peer.disk)
     assert again.has(3)
     assert set(again.disk.saved) == {BELIEVED.id}
+
+
+def test_the_longest_list_reaches_a_node_that_has_nothing() -> None:
+    """100,000 records. Their signatures are not verified here."""
+    trusting = RevocationAuthority(BELIEVED.id, lambda content, signature: True)
+    full = [n.to_bytes(4, "big") + n.to_bytes(16, "big") + bytes(72) for n in range(1, MOST_RECORDS + 1)]
+    parent, child = Peer([trusting]), Peer([trusting])
+    parent.read(full)
+    line = Line(parent, child)
+    line.renew()
+    assert len(parent.lists) == len(child.lists) == MOST_RECORDS
+    assert line.packets < MOST_RECORDS // PACKET_RECORDS * 1.1
+    beyond = (MOST_RECORDS + 1).to_bytes(4, "big") + bytes(88)
+    assert child.is_refused(pb.Revoked(authority=trusting.id, records=[beyond]))
+    assert len(child.lists) == MOST_RECORDS
+    assert child.lists.are_revoked([MOST_RECORDS.to_bytes(16, "big")])
+    assert not child.lists.are_revoked([(MOST_RECORDS + 1).to_bytes(16, "big")])
+    again = Peer([trusting], child.disk)
+    assert len(again.lists) == MOST_RECORDS

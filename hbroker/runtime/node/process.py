@@ -213,6 +213,7 @@ class _Process:
             file_watch = asyncio.create_task(self._watch_files())
             if self._node.is_in_doubt:
                 self._log.warning("waits", why="delegations were lost: what it may have delegated must end")
+            self._check_revoked()
             self._driver.start()
             self._recorder.start(self._facts)
             await self._ended.wait()
@@ -285,6 +286,7 @@ class _Process:
             self._authorities = authorities
             self._node.review_tokens(clock(), [RevocationAuthority.of(key) for key in authorities])
             self._revoked.read_again()
+            self._check_revoked()
             self._driver.wake()
 
     def _process_status(self) -> dict[str, object]:
