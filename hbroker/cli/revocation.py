@@ -89,8 +89,10 @@ def revoked_blocks(authority: Path, believed: list[AuthorityCertificate], conten
 def _revoke(directory: RunDirectory, signature: bytes, expires_at: int, what: str) -> int:
     from hbroker.identity.revocation_list import short_id
     from hbroker.identity.revoked_file import revoke
+    from hbroker.runtime.node.state_files import saved_revoked
 
-    token, is_new = revoke(directory.authority, short_id(signature), expires_at)
+    copies = [saved_revoked(file) for file in sorted(directory.path.glob("*.cuts.revoked"))]
+    token, is_new = revoke(directory.authority, short_id(signature), expires_at, copies)
     where = f"record {token.sequence} of {directory.network}"
     if not is_new:
         print(f"{what} is revoked already: {where}")

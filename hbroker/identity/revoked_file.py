@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
@@ -80,17 +80,24 @@ def load_list(folder: Path, believed: Sequence[AuthorityCertificate]) -> Revocat
     return None if content is None else _parsed(file, content, believed)
 
 
-def revoke(folder: Path, id: bytes, expires_at: int) -> tuple[RevokedToken, bool]:
-    """Revokes the block with this `short_id`. Returns its record, and whether that is new. `expires_at`: the
-    last second at which a token with this block is valid; 0: it does not expire.
+def revoke(
+    folder: Path, id: bytes, expires_at: int, copies: Iterable[Mapping[bytes, Sequence[bytes]]] = ()
+) -> tuple[RevokedToken, bool]:
+    """Revokes the block with this `short_id`. Returns its record, and whether that is new.
 
-    Raises LocalError if the list is full; ConfigError as `load_list`; and OSError, also if the key of the
-    authority is not here.
+    `expires_at`: the last second at which a token with this block is valid; 0: it does not expire. `copies`:
+    the records that nodes have, by the id of the authority. If the file has fewer, because it was lost or is
+    an old copy, it is completed first: nodes would not take a second record with the same number.
+
+    Raises LocalError if the list is full; ConfigError as `load_list`, and if the list of a node differs; and
+    OSError, also if the key of the authority is not here.
     """
     with locked(folder):
         authority = Authority.load(folder)
         sign_again(folder, authority, 0)
         revoked = load_list(folder, [authority])
+        for copy in copies:
+            revoked = _completed(folder, authority, revoked, copy)
         known = () if revoked is None or id not in revoked else revoked.tokens()
         for token in known:
             if token.id == id and (not token.expires_at or 0 < expires_at <= token.expires_at):
@@ -126,6 +133,32 @@ def signed_record(authority: Authority, token: RevokedToken) -> bytes:
     """The record that the authority makes of this."""
     content, signed = signed_content(token)
     return content + authority.key.sign(signed)
+
+
+def _completed(
+    folder: Path,
+    authority: Authority,
+    revoked: RevocationList | None,
+    copy: Mapping[bytes, Sequence[bytes]],
+) -> RevocationList | None:
+    """The list, or else that of a node if that has more. Raises ConfigError and OSError."""
+    found = RevocationList(RevocationAuthority.of(authority.public_key))
+    records = copy.get(found.authority.id, ())
+    if not records or (revoked is not None and revoked.holds(b"".join(records))):
+        return revoked
+    try:
+        for record in records:
+            found.append(record)
+    except InvalidRecord:
+        return revoked  # The file of the node is damaged.
+    if revoked is not None and not revoked.is_beginning_of(b"".join(records)):
+        raise ConfigError(
+            "the nodes of this network have a list with other records",
+            file=str(folder / FILE_NAME),
+            remedy="put back its newest copy, or replace the authority (`hbroker keys rotate`)",
+        )
+    _replace(folder, authority, found.tokens())
+    return found
 
 
 def _parsed(

@@ -106,6 +106,50 @@ def test_a_damaged_list_is_not_written_to(keys: Keys) -> None:
         assert file.read_bytes() == data
 
 
+def copy_of(keys: Keys) -> dict[bytes, list[bytes]]:
+    """What a node has."""
+    found = listed(keys)
+    assert found is not None
+    return {found.authority.id: found.records(1, len(found))}
+
+
+@pytest.mark.parametrize("left", [0, 1, None])
+def test_a_list_that_was_lost_is_completed_by_what_nodes_have(keys: Keys, left: int | None) -> None:
+    file = keys.folder / "revoked"
+    old = b""
+    for n, id in enumerate(IDS[:4]):
+        revoke(keys.folder, id, 0)
+        old = file.read_bytes() if n == left else old
+    known = copy_of(keys)
+    whole = file.read_bytes()
+    if left is None:
+        file.unlink()
+    else:
+        file.write_bytes(old)
+    ids = next(iter(known))
+    damaged = {ids: [known[ids][0], b"x" * RECORD_BYTES]}
+    assert revoke(keys.folder, IDS[1], 0, [{}, damaged, known])[1] is False
+    assert file.read_bytes() == whole
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert revoke(keys.folder, IDS[4], 0, [known])[0].sequence == 5
+    assert revoked(keys) == IDS[:5]
+
+
+def test_two_lists_that_differ_are_an_error(keys: Keys) -> None:
+    """Tokens were revoked with an older copy of the list, where no node was."""
+    file = keys.folder / "revoked"
+    revoke(keys.folder, IDS[0], 0)
+    old = file.read_bytes()
+    revoke(keys.folder, IDS[1], 0)
+    known = copy_of(keys)
+    file.write_bytes(old)
+    revoke(keys.folder, IDS[2], 0)
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match="other records"):
+        revoke(keys.folder, IDS[3], 0, [known])
+    assert file.read_bytes() == before
+
+
 def test_a_full_disk_leaves_the_list_as_it_was(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
     revoke(keys.folder, IDS[0], 0)
     before = (keys.folder / "revoked").read_bytes()

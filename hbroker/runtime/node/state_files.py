@@ -50,10 +50,11 @@ from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession, Sa
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, make_folder
 from hbroker.storage.record_file import Damage, FileContent, RecordFile
+from hbroker.storage.record_format import header_from, read_records
 from hbroker.storage.store import Store
 from hbroker.subtree import depth, prefixes
 
-__all__ = ["NodeStateFiles", "boot_instant", "forget_stopped_nodes"]
+__all__ = ["NodeStateFiles", "boot_instant", "forget_stopped_nodes", "saved_revoked"]
 
 DELEGATIONS: Final = 1
 CLAIMS: Final = 2
@@ -273,8 +274,7 @@ class NodeStateFiles(Storage):
         self._parse(opened[DELEGATIONS], DELEGATIONS, restored)
         self._parse(opened[CLAIMS], CLAIMS, restored)
         self._parse(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, restored)
-        for key, record in sorted(opened[REVOKED].entries.items()):
-            restored.revoked.setdefault(key[: -_SEQUENCE.size], []).append(record)
+        restored.revoked = _revoked_from(opened[REVOKED].entries)
         restored.has_lost_delegations |= self._files[DELEGATIONS].header.is_incomplete
         restored.has_lost_subscriptions |= self._files[SUBSCRIPTIONS].header.is_incomplete
         restored.has_lost_sessions = restored.has_lost_subscriptions
@@ -339,6 +339,23 @@ def forget_stopped_nodes(state_files: Mapping[str, NodeStateFiles]) -> list[Dama
     for files in state_files.values():
         files.discard_obsolete(lambda cut: cut.node in last_states and cut.subtree not in kept)
     return [damage for restored in last_states.values() for damage in restored.damage]
+
+
+def saved_revoked(file: Path) -> dict[bytes, list[bytes]]:
+    """The records of revoked tokens in the file of a node, by the id of their authority, in order. Changes
+    nothing, and the node may run. Raises OSError."""
+    data = file.read_bytes()
+    header = header_from(data)
+    if header is None or header.kind != REVOKED:
+        return {}
+    return _revoked_from(read_records(data, header.id).entries)
+
+
+def _revoked_from(entries: Mapping[bytes, bytes]) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for key, record in sorted(entries.items()):
+        found.setdefault(key[: -_SEQUENCE.size], []).append(record)
+    return found
 
 
 def boot_instant() -> Instant:

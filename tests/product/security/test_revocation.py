@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from hbroker import Refused, sync
 from hbroker.errors import HBrokerError
 from hbroker.protocol.packets import Reason
+from hbroker.runtime.node.state_files import saved_revoked
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_of, run_hbroker, tree
 from tests.product.security.test_tokens import TokenNetwork, next_payload, not_authorized
 from tests.waiting import until
@@ -155,6 +157,20 @@ def _check_cellar_without_root(house: House, victim: Path, other: Path) -> None:
     assert "ready" not in house.cellar_log.read_text()
 
 
+def test_a_list_that_was_lost_is_made_of_what_the_nodes_know(house: House) -> None:
+    tokens = [house.token(write=("#",)) for _ in range(3)]
+    for token in tokens[:2]:
+        house.hbroker("token", "revoke", "--token", token)
+    saved = house.state / "root.cuts.revoked"
+    until(lambda: saved.exists() and _records(saved) == 2, "two records at the root", PATIENCE)
+    (house.state / "authority" / "revoked").unlink()
+    with house.connect(tokens[2]) as client:
+        assert house.is_allowed(client, "attic")
+        house.hbroker("token", "revoke", "--token", tokens[2])
+        house.await_refusals(client, TOPICS[:2])
+    assert len(json.loads(house.hbroker("token", "revoked", "--json"))) == 3
+
+
 def test_the_operators_token_is_no_exception_and_is_made_anew(house: House) -> None:
     assert len(tree(house.root)) == 2
     token = house.state / "operator.token"
@@ -205,6 +221,11 @@ def test_a_token_stays_revoked_while_the_authority_is_replaced(house: House) -> 
         for token in (victim, other, house.folder / "new.token"):
             with not_authorized(), house.connect(token):
                 pass
+
+
+def _records(file: Path) -> int:
+    """How many records a node has saved."""
+    return sum(map(len, saved_revoked(file).values()))
 
 
 def _has_reloaded(log: Path, before: int) -> bool:
