@@ -81,7 +81,7 @@ class Revocations:
         """Believes these authorities from now on. Lists of others are forgotten: their tokens are not valid
         any more."""
         before = self._lists
-        self._lists = {each.id: before.get(each.id) or RevocationList(each) for each in authorities}
+        self._lists = {each.id: before.get(each.id, RevocationList(each)) for each in authorities}
         for id in before.keys() - self._lists.keys():
             self._storage.end_revoked(id, len(before[id]))
         self._file = None  # It is read again.
