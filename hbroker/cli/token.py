@@ -1,4 +1,4 @@
-"""`hbroker token`: makes, narrows and inspects tokens of native clients. It asks no node."""
+"""`hbroker token`: makes, narrows, inspects and revokes tokens of native clients. It asks no node."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
-from hbroker.cli.flags import FILE, PATH, Value, authority_of, json_flag, state_dir_flag, with_authority
+from hbroker.cli.flags import (
+    FILE,
+    PATH,
+    WHOLE,
+    Value,
+    authority_of,
+    json_flag,
+    state_dir_flag,
+    with_authority,
+)
+from hbroker.cli.revocation import expiry, list_revoked, revoke_block, revoke_id, revoked_blocks
 from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
     from hbroker.identity.authority import AuthorityCertificate
     from hbroker.rights.block import Block
     from hbroker.rights.token import Contents
+    from hbroker.runtime.launcher.run_directory import RunDirectory
 
 _TEXT: Final = """\
 A token says what its holder may do in a network: read and write which topics, under which client
@@ -29,6 +41,9 @@ id, until when. The network's authority signs it. It is a secret: whoever has it
   attenuate    makes a token that allows less, from another one (--token). It needs no key, only
                the certificate of the authority (--authority)
   inspect      shows what a token allows; with --authority also whether it is valid now
+  revoke       ends a token, and all that were made of it: revokes the last block of --token, or
+               --block N of it, or the block with --id. It needs authority.key, as create does
+  revoked      lists the revoked blocks
 
 A token may read with a filter that is in one of its --read filters as a whole, and write to
 topics that match a --write filter. # and + at the first level match no topics that begin with $.
@@ -45,6 +60,7 @@ examples:
   hbroker token attenuate --token home.token --read 'home/kitchen/#' --valid 12h --out guest.token
   hbroker token inspect --token guest.token --authority home.crt
   ssh device cat oven.token | hbroker token inspect --token - --json
+  hbroker token revoke --token guest.token
 
 exit codes: 0 done, 1 the token is not valid or may not be made, 2 wrong flags, or no authority here
 """
@@ -53,6 +69,8 @@ _ACTIONS: Final = {
     "create": {"read", "write", "retain", "share", "client", "valid", "network", "out"},
     "attenuate": {"read", "write", "retain", "share", "client", "valid", "network", "out"},
     "inspect": {"as_json"},
+    "revoke": {"block", "id", "expires", "network"},
+    "revoked": {"network", "as_json"},
 }
 """The flags of each action, without those that have other defaults than none."""
 _UNIT_S: Final = {"m": 60, "h": 3_600, "d": 86_400}
@@ -93,6 +111,14 @@ def _validity(text: str) -> int:
     help="attenuate, inspect: the certificate of the authority (default: $HBROKER_AUTHORITY; of "
     "attenuate also that in --state-dir)",
 )
+@click.option("--block", type=WHOLE, metavar="N", help="revoke: this block, from 1 (default: the last)")
+@click.option("--id", metavar="HEX", help="revoke: the block with this revocation id, as inspect shows it")
+@click.option(
+    "--expires",
+    type=Value("time", expiry),
+    metavar="TIME",
+    help="revoke --id: when its tokens expire, as 2030-01-01T00:00:00Z (default: never)",
+)
 @click.option("--network", metavar="NAME", help="the network whose authority it is, if there are several")
 @json_flag
 @state_dir_flag
@@ -104,6 +130,10 @@ def token(
 
     _refuse_other_flags(action, {**given, "network": network})
     now = time.time()
+    if action == "revoke":
+        return _revoke(token, with_authority(state_dir, network), **given)
+    if action == "revoked":
+        return list_revoked(with_authority(state_dir, network), given["as_json"])
     if action == "create":
         block = _block(now, **{**given, "valid": given["valid"] or _DEFAULT_S})
         return _deliver(create(authority_of(with_authority(state_dir, network)).key, block), given["out"])
@@ -111,7 +141,7 @@ def token(
         raise click.UsageError(f"{action} needs --token, or HBROKER_TOKEN: the file with the token")
     text = _read(token)
     if action == "inspect":
-        return _inspect(text, _authorities(authority) if authority else [], now, given["as_json"])
+        return _inspect(text, authority, now, given["as_json"])
     if authority is None:
         authority = with_authority(state_dir, network).authority / "authority.crt"
     keys = [each.public_key for each in _authorities(authority)]
@@ -123,6 +153,30 @@ def _refuse_other_flags(action: str, given: dict[str, Any]) -> None:
         if value and name not in _ACTIONS[action]:
             flag = "--json" if name == "as_json" else f"--{name}"
             raise click.UsageError(f"{action} does not take {flag}")
+
+
+def _revoke(
+    token: str | None,
+    directory: RunDirectory,
+    *,
+    block: int | None,
+    id: str | None,
+    expires: int | None,
+    **_: Any,
+) -> int:
+    # Not the token that HBROKER_TOKEN names: nobody is to revoke his own because he forgot a flag.
+    source = click.get_current_context().get_parameter_source("token")
+    is_named = token is not None and source is not ParameterSource.ENVIRONMENT
+    if is_named == (id is not None):
+        raise click.UsageError("revoke needs either --token or --id")
+    if id is not None:
+        if block is not None:
+            raise click.UsageError("--block goes with --token")
+        return revoke_id(directory, id, expires or 0)
+    if expires is not None:
+        raise click.UsageError("--expires goes with --id: a token says when it expires")
+    assert token is not None
+    return revoke_block(directory, _read(token), block)
 
 
 def _block(
@@ -174,14 +228,18 @@ def _deliver(text: str, out: Path | None) -> int:
     return DONE
 
 
-def _inspect(text: str, authorities: list[AuthorityCertificate], now: float, as_json: bool) -> int:
+def _inspect(text: str, authority: Path | None, now: float, as_json: bool) -> int:
     """Shows a token. Returns FAILED if it is not valid, as far as that is known. Raises InvalidToken if it
     cannot be read."""
     from hbroker.cli.output import print_json, print_table
     from hbroker.rights.token import inspect
 
     contents = inspect(text)
+    authorities = _authorities(authority) if authority else []
     network, fault = _signer(text, authorities, now)
+    revoked = revoked_blocks(authority, authorities, contents) if authority else []
+    if revoked:
+        network, fault = None, f"not valid: revoked (block {', '.join(map(str, revoked))})"
     code = DONE if network or not authorities else FAILED
     if as_json:
         print_json(_document(contents, network, fault))

@@ -1,6 +1,9 @@
 """Certificates: the authority of a network, and the nodes that it names (ADR 35; RFC 5280).
 
+    rotation        replaces the authority by another one
+    revoked_file    the list of revoked tokens as a file
     authority       the network's CA: signs and verifies certificates of nodes
+    revocation_list the revoked tokens of one authority
     node_identity   what a node proves itself with: its certificate chain and its private key
     pem_files       certificates and private keys as files (RFC 7468)
     certificate     reads the certificate of a node: its name, the subtrees that it may own

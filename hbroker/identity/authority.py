@@ -18,8 +18,11 @@ without a clock of its own starts there.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
@@ -43,6 +46,7 @@ __all__ = [
     "NODE_VALIDITY_S",
     "Authority",
     "AuthorityCertificate",
+    "locked",
 ]
 
 NODE_VALIDITY_S: Final = 365 * 86_400
@@ -252,6 +256,18 @@ class Authority(AuthorityCertificate):
             .add_extension(names, critical=False)
         )
         return builder.sign(self.key, algorithm=None)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Waits until no other process changes the authority in this folder, and keeps others out for the length
+    of the block. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _files(folder: Path) -> tuple[Path, Path]:

@@ -10,14 +10,13 @@ It has three steps, so that all peers believe both authorities before a node has
 
 After each step, everybody needs the new `authority.crt` before the following one. The files tell which step
 was done last. A step that was interrupted, or is done already, can be done again.
+
+The list of revoked tokens is signed again when the next authority signs (`hbroker.identity.revoked_file`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
@@ -25,10 +24,11 @@ from typing import Final
 from cryptography import x509
 
 from hbroker.errors import ConfigError
-from hbroker.identity.authority import Authority
+from hbroker.identity.authority import Authority, locked
 from hbroker.identity.certificate import InvalidCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.identity.pem_files import read_certificates, read_key, write_certificates, write_key
+from hbroker.identity.revoked_file import sign_again
 from hbroker.storage.disk import Disk
 
 __all__ = ["RotationStep", "rotate"]
@@ -53,11 +53,13 @@ def rotate(folder: Path, identities: Path, step: RotationStep, now: float) -> No
     of the next authority before the last step; and OSError, also if there is no authority or its key is not
     here.
     """
-    with _locked(folder):
+    with locked(folder):
         authority = Authority.load(folder)
         believed = read_certificates(folder / "authority.crt")
         done = _done(authority, believed)
         if done is step:
+            if step is RotationStep.SWITCHED:
+                sign_again(folder, authority, now)
             return
         if (done + 1) % len(RotationStep) != step:
             raise ConfigError(
@@ -68,19 +70,9 @@ def rotate(folder: Path, identities: Path, step: RotationStep, now: float) -> No
         if step is RotationStep.PREPARED:
             _prepare(folder, authority, now)
         elif step is RotationStep.SWITCHED:
-            _switch(folder, believed[-1])
+            _switch(folder, believed[-1], now)
         else:
             _finish(folder, authority, identities, now)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _done(authority: Authority, believed: list[x509.Certificate]) -> RotationStep:
@@ -97,7 +89,7 @@ def _prepare(folder: Path, old: Authority, now: float) -> None:
     write_certificates(folder / "authority.crt", [old.parsed, following.parsed])
 
 
-def _switch(folder: Path, following: x509.Certificate) -> None:
+def _switch(folder: Path, following: x509.Certificate, now: float) -> None:
     key_file = folder / _NEXT_KEY
     key = read_key(key_file)
     if following.public_key() != key.public_key():
@@ -108,9 +100,11 @@ def _switch(folder: Path, following: x509.Certificate) -> None:
         )
     os.replace(key_file, folder / "authority.key")
     Disk().sync_folder(folder)
+    sign_again(folder, Authority.load(folder), now)
 
 
 def _finish(folder: Path, authority: Authority, identities: Path, now: float) -> None:
+    sign_again(folder, authority, now)
     for file in sorted(identities.glob("*.crt")):
         try:
             authority.verify(Identity.load(identities, file.stem).chain[0], now)

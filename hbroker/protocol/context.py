@@ -13,6 +13,7 @@ from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.ownership.epoch_clock import EpochClock
 from hbroker.protocol.ownership.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address
+from hbroker.protocol.revocations import Revocations
 from hbroker.protocol.storage import AfterSync, Storage
 
 __all__ = ["Certificates", "CertifiedNode", "NodeContext"]
@@ -55,6 +56,7 @@ class NodeContext:
     clock: Callable[[], int]
     incarnation: int
     unix_offset_us: int
+    revocations: Revocations
     has_restored_queues: bool = False
     certificates: Certificates | None = None
 

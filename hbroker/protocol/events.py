@@ -22,6 +22,7 @@ __all__ = [
     "Ordered",
     "PolicyLowered",
     "Refused",
+    "RevocationsRefused",
     "TokenRefused",
     "TookBack",
     "Unproved",
@@ -130,6 +131,14 @@ class TokenRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class RevocationsRefused:
+    """The authority's list of revoked tokens on this host is not usable, or not as a whole (§5.11). What this
+    node knows stays in force."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChildAway:
     """The link to a child is down. Its lease goes on."""
 
@@ -165,6 +174,7 @@ NodeEvent: TypeAlias = (
     | ChildJoined
     | JoinDenied
     | TokenRefused
+    | RevocationsRefused
     | ChildAway
     | ChildLeft
     | TookBack

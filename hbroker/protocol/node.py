@@ -9,7 +9,7 @@ where it arrives is discarded and counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ from hbroker._native import (
 from hbroker._proto import packet_pb2 as pb
 from hbroker.addresses import format_address
 from hbroker.config import NodeSettings
+from hbroker.identity.revocation_list import RevocationAuthority
 from hbroker.protocol import timers
 from hbroker.protocol.admin.requests import OrderHandler
 from hbroker.protocol.context import Certificates, NodeContext
@@ -42,6 +43,7 @@ from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant, Jurisdic
 from hbroker.protocol.packets import Body, address_from, body_of
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.resolution.responder import Responder
+from hbroker.protocol.revocations import Revocations
 from hbroker.protocol.sessions.client_rights import ClientRights, VerifyToken
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.sessions.takeover import TakeoverNotices
@@ -79,7 +81,12 @@ class Node:
     - `process_usage`: returns what only the process knows, for the status.
     - `certificates`: as in `NodeContext`.
     - `verify_token`: verifies a client's token; None: no tokens are required.
+    - `authorities`: whose lists of revoked tokens it believes; empty: no tokens are required.
     """
+
+    _doubt_ends_at: int | None = None
+    """When every lease that an earlier run may have granted has ended."""
+    _now = 0
 
     def __init__(
         self,
@@ -94,20 +101,20 @@ class Node:
         process_usage: Callable[[], Mapping[str, object]] = dict,
         certificates: Certificates | None = None,
         verify_token: VerifyToken | None = None,
+        authorities: Sequence[RevocationAuthority] = (),
     ) -> None:
-        self._settings = settings
+        self._settings, self._process_usage = settings, process_usage
         diagnostics = self._diagnostics = Diagnostics()
         nonces = Nonces(random.randbytes(16))
         self._channels = Channels(core, settings.join_key, settings.address, random, nonces, diagnostics)
         core = self._core = self._channels.authenticated_core()
         restored = self._restored = restored or RestoredState()
-        self._process_usage = process_usage
         storage = self._storage = storage or Storage()
         self._after_sync = AfterSync(storage, core.submit_stored, core.stored)
-        self._doubt_ends_at: int | None = None
-        """When every lease that an earlier run may have granted has ended."""
-        self._now = 0
         self.jurisdiction = Jurisdiction(core, storage.save_delegation, unix_offset_us)
+        self.revocations = Revocations(
+            core, storage, diagnostics, restored.revoked, authorities, self._handle_revoked
+        )
         context = self._context = NodeContext(
             settings,
             core,
@@ -120,6 +127,7 @@ class Node:
             self._clock,
             incarnation,
             unix_offset_us,
+            self.revocations,
             has_restored_queues=settings.has_store and restored.had_store and not restored.has_lost_sessions,
             certificates=certificates,
         )
@@ -189,6 +197,7 @@ class Node:
                 self._takeover_notices.handle_link_up(event.session, event.address)
             case LinkDownEvent():
                 self._channels.handle_link_down(event.link)
+                self.revocations.handle_link_down(event.link)
                 if event.inbound:
                     self._handle_session_down(now, event)
                 self.delegations.handle_link_down(event.link)
@@ -208,6 +217,7 @@ class Node:
         if deadline is None or now < deadline:
             return
         self._after_sync.handle_timeout()
+        self.revocations.handle_timeout()
         self._client_rights.handle_timeout(now)
         self._context.epoch_clock.handle_timeout(now)
         self.owner_subscriptions.handle_timeout(now)
@@ -235,8 +245,10 @@ class Node:
         for claim in self.claims:
             claim.leave(now)
 
-    def review_tokens(self, now: int) -> None:
-        """`verify_token` believes others than before: looks at the tokens of all clients again."""
+    def review_tokens(self, now: int, authorities: Sequence[RevocationAuthority] = ()) -> None:
+        """`verify_token` believes others than before, and so do the lists of revoked tokens: looks at the
+        tokens of all clients again."""
+        self.revocations.believe(authorities)
         self._client_rights.review(now)
 
     # Read
@@ -245,6 +257,7 @@ class Node:
         """When `handle_timeout` is due next, in microseconds; None: never."""
         parts = (
             self._after_sync,
+            self.revocations,
             self._client_rights,
             self._context.epoch_clock,
             self.delegations,
@@ -309,6 +322,7 @@ class Node:
             "publishers": counters.get("publishers", 0),
             "sessions_offline": self.sessions.offline,
             "wills": len(self.wills),
+            "revoked_tokens": len(self.revocations),
             **{name: counters.get(name, 0) for name in _TOTALS},
             "messages_in": counters.get("messages_in", 0),
             "messages_out": counters.get("messages_out", 0),
@@ -348,6 +362,9 @@ class Node:
             case pb.JoinAck():
                 answered = [u for u in self.claims if u.handle_joinack(now, event.link, body)]
                 self._expect(bool(answered))
+            case pb.Revoked() if event.link is not None:
+                is_parent = self._is_parent(event.link)
+                self._expect(self.revocations.handle_revoked(event.link, body, is_parent=is_parent))
             case pb.Transfer() if event.link is not None:
                 self._handle_transfer(now, event.link, body)
             case pb.Unsubscribe() if event.link is not None:
@@ -452,6 +469,9 @@ class Node:
         self.delegations.handle_subscription_changed(subscription, ended)
         for claim in self.claims:
             claim.handle_subscription_changed(subscription, ended)
+
+    def _handle_revoked(self, blocks: Sequence[bytes]) -> None:
+        self._client_rights.handle_revoked(blocks)
 
     def _clock(self) -> int:
         """The time of the event that is being handled."""

@@ -55,6 +55,7 @@ Body: TypeAlias = (
     | pb.Order
     | pb.OrderAck
     | pb.Authenticated
+    | pb.Revoked
     | pb.Will
     | pb.WillAck
 )

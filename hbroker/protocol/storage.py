@@ -83,7 +83,8 @@ class RestoredState:
     `has_lost_delegations`, `has_lost_subscriptions`: records of that kind were lost (§5.8, §5.9).
     `had_store`: it had a store, which is there, and intact as far as is known. `has_lost_sessions`:
     records of persistent sessions were lost. `is_same_boot`: its host has not started again since.
-    `epoch_limit`: above all epochs, if the node was the root. `damage`: the damage that was found. `torn`:
+    `epoch_limit`: above all epochs, if the node was the root. `revoked`: the records of revoked tokens by the
+    id of their authority, in order (§5.11). `damage`: the damage that was found. `torn`:
     how many bytes of each file were truncated, because they were being written when the last run ended.
     """
 
@@ -95,6 +96,7 @@ class RestoredState:
     has_lost_delegations: bool = False
     has_lost_subscriptions: bool = False
     epoch_limit: EpochLimit | None = None
+    revoked: dict[bytes, list[bytes]] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     torn: dict[Path, int] = field(default_factory=dict)
     had_store: bool = False
@@ -144,6 +146,12 @@ class Storage:
 
     def end_will(self, session: int) -> None:
         """Saves that a session has no will any more."""
+
+    def save_revoked(self, authority: bytes, record: bytes) -> None:
+        """Saves a record of a revoked token (§5.11). `authority`: the id of the authority that signed it."""
+
+    def end_revoked(self, authority: bytes, count: int) -> None:
+        """Saves that an authority is not believed any more, of which `count` records were saved."""
 
     def clear_lost_delegations(self) -> None:
         """Saves that no delegation is unknown any more: each forgotten lease has ended, or its child has

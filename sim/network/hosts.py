@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from hbroker._native import Config, Engine, Message
 from hbroker.config import NodeSettings
 from hbroker.identity.certificate import NodeCertificate
+from hbroker.identity.revocation_list import RevocationAuthority
+from hbroker.identity.revoked_file import RevokedFile
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.events import NodeEvent
@@ -276,6 +278,7 @@ class NodeHost(Host):
             storage=self._storage,
             certificates=None if world.security is None else self._certificate_of,
             verify_token=_verify_token(world),
+            authorities=_authorities(world),
         )
         self.control.start(self.clock())
         self.engine.run_store()
@@ -379,6 +382,12 @@ class NodeHost(Host):
     def owns(self, topic: str) -> bool:
         """Whether it would accept a message to this topic now."""
         return self.engine.owns(self.core_clock(), topic)
+
+    def take_revoked(self, file: RevokedFile) -> None:
+        """Its process reads the authority's list of revoked tokens."""
+        self.has_decided = True
+        self.control.revocations.take_file(file.authority, file.records)
+        self.world.drive(self)
 
     def leave(self) -> None:
         """Hands back what it owns."""
@@ -526,6 +535,11 @@ class ClientHost(Host):
 def _verify_token(world: World) -> VerifyToken | None:
     security = world.security
     return security.verify_token if security is not None and security.requires_tokens else None
+
+
+def _authorities(world: World) -> list[RevocationAuthority]:
+    security = world.security
+    return security.authorities() if security is not None and security.requires_tokens else []
 
 
 def _token_key(world: World, node: str) -> bytes:

@@ -19,9 +19,11 @@ from typing import Final
 from hbroker._native import Credentials
 from hbroker.identity.authority import Authority
 from hbroker.identity.node_identity import Identity
+from hbroker.identity.revocation_list import RECORD_BYTES, RevocationAuthority, RevokedToken, short_id
+from hbroker.identity.revoked_file import RevokedFile, signed_record
 from hbroker.rights.block import Block
 from hbroker.rights.rights import BlockRights
-from hbroker.rights.token import create, verify
+from hbroker.rights.token import create, inspect, verify
 from hbroker.rights.verified import VerifiedToken
 from hbroker.runtime.key_log import KeyLog, Opened
 
@@ -41,18 +43,35 @@ class SimulatedSecurity:
         os.close(descriptor)
         weakref.finalize(self, os.unlink, self._file)
         self._key_log = KeyLog(self._file)
+        self._tokens: dict[int, bytes] = {}
+        self._revoked = b""
 
     def credentials(self, node: str = "", session: int = 0) -> Credentials:
         """The credentials of one process. `node`: its name; empty: it is the client with this session."""
         identity = _identity(node) if node else None
         proof = None if identity is None else (identity.chain, identity.key)
         has_token = self.requires_tokens and not node
-        token = urlsafe_b64decode(create(_authority().key, Block(_rights(session)))) if has_token else None
+        if has_token and session not in self._tokens:
+            made = create(_authority().key, Block(_rights(session)))
+            self._tokens[session] = urlsafe_b64decode(made)
+        token = self._tokens[session] if has_token else None
         return Credentials([_authority().certificate], proof, self._file, token)
 
     def verify_token(self, token: bytes, now: float) -> VerifiedToken:
         """As a node does it. Raises InvalidToken."""
         return verify(token, [_authority().public_key], now)
+
+    def authorities(self) -> list[RevocationAuthority]:
+        """Whose lists of revoked tokens a node believes."""
+        return [RevocationAuthority.of(_authority().public_key)]
+
+    def revoke(self, session: int) -> RevokedFile:
+        """The authority revokes the token of the client with this session. Returns its list."""
+        id = short_id(inspect(self._tokens[session]).revocation_ids[-1])
+        sequence = len(self._revoked) // RECORD_BYTES + 1
+        self._revoked += signed_record(_authority(), RevokedToken(sequence, id, 0))
+        (authority,) = self.authorities()
+        return RevokedFile(authority.id, self._revoked)
 
     def token_key(self, node: str) -> bytes:
         """The key of a node's address tokens and resets: the same in all its runs (§4.2)."""

@@ -79,6 +79,7 @@ pub mod packet {
     pub const ORDER: u32 = 0xda;
     pub const ORDERACK: u32 = 0xe2;
     pub const AUTHENTICATED: u32 = 0xea;
+    pub const REVOKED: u32 = 0xf2;
 }
 
 pub mod address {
@@ -241,7 +242,13 @@ pub mod checks {
     pub const CUT_RECORD: Checks = &[(0x0a, Message(CUT))];
     pub const GATHERING_RECORD: Checks = &[(0x0a, Utf8)];
     pub const GONE_RECORD: Checks = &[(0x1a, Varints)];
-    pub const JOIN: Checks = &[(0x12, Utf8), (0x1a, Utf8), (0x22, Message(ADDRESS)), (0x42, Message(ORIGIN))];
+    pub const JOIN: Checks = &[
+        (0x12, Utf8),
+        (0x1a, Utf8),
+        (0x22, Message(ADDRESS)),
+        (0x42, Message(ORIGIN)),
+        (0x72, Message(REVOKED_COUNT)),
+    ];
     pub const JOIN_ACK: Checks =
         &[(0x1a, Utf8), (0x22, Message(ADDRESS)), (0x2a, Utf8), (0x4a, Message(CUT))];
     pub const LEAVE: Checks = &[(0x12, Utf8)];
@@ -253,6 +260,8 @@ pub mod checks {
     pub const QUEUED_RECORD: Checks = &[(0x2a, Utf8)];
     pub const REFERRAL: Checks = &[(0x12, Utf8), (0x1a, Message(ZONE)), (0x22, Message(CUT))];
     pub const REPLAY_RECORD: Checks = &[(0x12, Utf8), (0x2a, Utf8)];
+    pub const REVOKED: Checks = &[];
+    pub const REVOKED_COUNT: Checks = &[];
     pub const SEEN_RECORD: Checks = &[(0x1a, Varints)];
     pub const SESSION_RECORD: Checks = &[];
     pub const SUBSCRIBE: Checks = &[(0x12, Utf8), (0x42, Message(ORIGIN)), (0x4a, Utf8), (0x52, Utf8)];

@@ -146,7 +146,7 @@ class Channels:
         """Whether a packet that arrived over this link may be used without authentication."""
         if not self._key:
             return True
-        is_of_nodes = isinstance(body, pb.Authenticated | pb.Join | pb.JoinAck | pb.Transfer)
+        is_of_nodes = isinstance(body, pb.Authenticated | pb.Join | pb.JoinAck | pb.Transfer | pb.Revoked)
         is_return = isinstance(body, pb.Leave) and bool(body.subtree)
         return not (is_of_nodes or is_return or link in self._parent_links)
 

@@ -6,18 +6,19 @@ datagrams until `set_rights`. From then on everything that comes from the client
 rights goes on as before.
 
 A token that is not valid gives no rights. Its client is told so, with NOT_AUTHORIZED, in the answer to each
-of its requests. When a token expires, or its authority is not believed any more, its client has no rights
-from then on.
+of its requests. When a token expires or is revoked, or its authority is not believed any more, its client has
+no rights from then on.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hbroker._native import RightsRequestedEvent
+from hbroker.identity.revocation_list import short_id
 from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
 from hbroker.protocol.events import TokenRefused
@@ -45,10 +46,12 @@ _REPORT_EVERY: Final = timers.SECOND
 
 @dataclass(slots=True)
 class _Association:
-    """A client's association: its token, and the key of its rights."""
+    """A client's association: its token, the key of its rights, and the `short_id` of each block of the
+    token."""
 
     token: bytes
     key: int
+    blocks: tuple[bytes, ...]
 
 
 class ClientRights:
@@ -58,6 +61,7 @@ class ClientRights:
         self._core = context.core
         self._verify = verify
         self._diagnostics = context.diagnostics
+        self._revocations = context.revocations
         self._unix_offset_us = context.unix_offset_us
         self._verified: dict[bytes, VerifiedToken] = {}
         """The tokens that were verified last."""
@@ -67,6 +71,8 @@ class ClientRights:
         self._reviews: deque[int] = deque()
         """The associations whose tokens are to be verified again."""
         self._rights = {NO_RIGHTS.key: NO_RIGHTS}
+        self._holders: dict[bytes, set[int]] = {}
+        """The associations by the blocks of their tokens."""
         self._users: dict[int, int] = {}
         """How many associations have the rights of each key."""
         self._expiries: TimerQueue[int] = TimerQueue()
@@ -86,6 +92,12 @@ class ClientRights:
         self._verified.clear()
         self._verified_bytes = 0
         self._reviews = deque(self._associations)
+
+    def handle_revoked(self, blocks: Sequence[bytes]) -> None:
+        """These blocks were revoked: the tokens that have one are to be verified again. `blocks`: the
+        `short_id` of each."""
+        for block in blocks:
+            self._reviews.extend(self._holders.get(block, ()))
 
     def handle_timeout(self, now: int) -> None:
         """Takes the rights of clients whose tokens have expired, or are not valid any more."""
@@ -115,11 +127,13 @@ class ClientRights:
             refuse(str(why))
             self._set(association, b"", NO_RIGHTS)
             return
-        if self._set(association, token, verified.rights) and verified.expires_at is not None:
+        blocks = tuple(map(short_id, verified.revocation_ids))
+        if self._set(association, token, verified.rights, blocks) and verified.expires_at is not None:
             # A token is valid during the whole of its last second.
             self._expiries.set(association, (verified.expires_at + 1) * timers.SECOND - self._unix_offset_us)
 
     def _verified_token(self, now: int, token: bytes) -> VerifiedToken:
+        """Raises InvalidToken."""
         assert self._verify is not None
         seconds = (now + self._unix_offset_us) / timers.SECOND
         if not token:
@@ -134,15 +148,22 @@ class ClientRights:
             oldest = next(iter(self._verified))
             del self._verified[oldest]
             self._verified_bytes -= len(oldest)
+        if self._revocations.are_revoked(map(short_id, known.revocation_ids)):
+            self._diagnostics.count("tokens_revoked")
+            raise InvalidToken("revoked")
         return known
 
-    def _set(self, association: int, token: bytes, rights: Rights) -> bool:
+    def _set(
+        self, association: int, token: bytes, rights: Rights, token_blocks: tuple[bytes, ...] = ()
+    ) -> bool:
         """Returns whether the association still exists."""
         self._forget(association)
         blocks = [(block.write, block.retain) for block in rights.blocks]
         if not self._core.set_rights(association, rights.key, blocks, rights.is_empty):
             return False
-        self._associations[association] = _Association(token, rights.key)
+        self._associations[association] = _Association(token, rights.key, token_blocks)
+        for block in token_blocks:
+            self._holders.setdefault(block, set()).add(association)
         self._rights[rights.key] = rights
         self._users[rights.key] = self._users.get(rights.key, 0) + 1
         return True
@@ -152,6 +173,10 @@ class ClientRights:
         known = self._associations.pop(association, None)
         if known is None:
             return
+        for block in set(known.blocks):
+            self._holders[block].remove(association)
+            if not self._holders[block]:
+                del self._holders[block]
         self._users[known.key] -= 1
         if not self._users[known.key]:
             del self._users[known.key]

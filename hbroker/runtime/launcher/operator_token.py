@@ -13,6 +13,8 @@ from typing import Final
 
 from hbroker.errors import ConfigError
 from hbroker.identity.authority import Authority, AuthorityCertificate
+from hbroker.identity.revocation_list import short_id
+from hbroker.identity.revoked_file import load_list
 from hbroker.rights.block import Block
 from hbroker.rights.rights import BlockRights
 from hbroker.rights.token import create, verify
@@ -40,7 +42,7 @@ def provide_operator_token(
     cannot be read or written.
     """
     file = directory.operator_token_file
-    left_s = _left_s(file, believed, now)
+    left_s = _left_s(file, directory.authority, believed, now)
     if signer is not None and (left_s is None or left_s * 3 < VALIDITY_S):
         token = create(signer.key, Block(OPERATOR_RIGHTS, expires_at=int(now) + VALIDITY_S))
         make_folder(directory.path)
@@ -54,14 +56,20 @@ def provide_operator_token(
     return file
 
 
-def _left_s(file: Path, believed: Sequence[AuthorityCertificate], now: float) -> float | None:
+def _left_s(
+    file: Path, authority: Path, believed: Sequence[AuthorityCertificate], now: float
+) -> float | None:
     """For how many seconds the token in a file is still valid; None: there is none with the rights of an
-    operator. Raises OSError."""
+    operator, or it is revoked. `authority`: the folder of the authority. Raises ConfigError if its list of
+    revoked tokens is damaged, and OSError."""
     try:
         text = file.read_bytes().strip().decode("ascii")
         keys = [authority.public_key for authority in believed]
         found = verify(text, keys, now)
     except (FileNotFoundError, UnicodeDecodeError, InvalidToken):
+        return None
+    revoked = load_list(authority, AuthorityCertificate.load_all(authority))
+    if revoked is not None and any(short_id(id) in revoked for id in found.revocation_ids):
         return None
     if found.expires_at is None or found.rights.blocks != (OPERATOR_RIGHTS,):
         return None

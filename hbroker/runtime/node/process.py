@@ -34,6 +34,7 @@ from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.identity.authority import AuthorityCertificate
 from hbroker.identity.certificate import NodeCertificate
 from hbroker.identity.node_identity import Identity
+from hbroker.identity.revocation_list import RevocationAuthority
 from hbroker.protocol.events import (
     ChildJoined,
     JoinDenied,
@@ -42,6 +43,7 @@ from hbroker.protocol.events import (
     NodeEvent,
     PolicyLowered,
     Refused,
+    RevocationsRefused,
     TokenRefused,
     Unproved,
 )
@@ -53,6 +55,7 @@ from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, node_certificate
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
+from hbroker.runtime.node.revoked_file_watch import RevokedFileWatch
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.runtime.node.writer_threads import StateWriter
 from hbroker.runtime.process_usage import process_usage
@@ -66,10 +69,19 @@ DRAIN_S: Final = 1.0
 SHORT_DRAIN_S: Final = 0.1
 """The same for a process that ends in place."""
 
-STORE_CHECK_S: Final = 1.0
-"""Seconds between two looks at how the store's disk does."""
+WATCH_S: Final = 1.0
+"""Seconds between two looks at how the store's disk does, and at the list of revoked tokens."""
 
-_WARNINGS: Final = (Refused, Unproved, NameTaken, LeaseLost, PolicyLowered, JoinDenied, TokenRefused)
+_WARNINGS: Final = (
+    Refused,
+    Unproved,
+    NameTaken,
+    LeaseLost,
+    PolicyLowered,
+    JoinDenied,
+    TokenRefused,
+    RevocationsRefused,
+)
 
 _STOPPED: Final = 0
 _FAILED: Final = 1
@@ -152,6 +164,7 @@ class _Process:
             self._log.warning("security_off", danger="nothing is encrypted, and no node proves who it is")
         self._configured, self._reload = settings, reload
         self._authorities = _authorities(settings)
+        self._revoked = RevokedFileWatch(settings.security)
         if files is not None:
             had_store = self._open_store(files.path.with_name(f"{files.path.name}.store"))
             if restored is not None:
@@ -172,6 +185,7 @@ class _Process:
             process_usage=self._process_status,
             certificates=self._certificate_of if settings.security.is_on else None,
             verify_token=self._verify_token if settings.security.requires_tokens else None,
+            authorities=[RevocationAuthority.of(key) for key in self._authorities],
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
@@ -190,21 +204,22 @@ class _Process:
         self._read_credentials()  # SIGHUP may have come since the start.
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
-        store_watch: asyncio.Task[None] | None = None
+        file_watch: asyncio.Task[None] | None = None
         try:
             if self._state_writer is not None:
                 self._state_writer.start(lambda: self._wake_driver(loop))
             self._node.start(clock())
             self._endpoint.run_store()
-            store_watch = asyncio.create_task(self._watch_store())
+            file_watch = asyncio.create_task(self._watch_files())
             if self._node.is_in_doubt:
                 self._log.warning("waits", why="delegations were lost: what it may have delegated must end")
+            self._check_revoked()
             self._driver.start()
             self._recorder.start(self._facts)
             await self._ended.wait()
         finally:
-            if store_watch is not None:
-                store_watch.cancel()
+            if file_watch is not None:
+                file_watch.cancel()
             self._driver.stop()
             if not self._has_failed:
                 await asyncio.to_thread(self._endpoint.drain, self._drain_s)
@@ -269,7 +284,9 @@ class _Process:
         self._endpoint.set_credentials(credentials)
         if authorities != self._authorities:
             self._authorities = authorities
-            self._node.review_tokens(clock())
+            self._node.review_tokens(clock(), [RevocationAuthority.of(key) for key in authorities])
+            self._revoked.read_again()
+            self._check_revoked()
             self._driver.wake()
 
     def _process_status(self) -> dict[str, object]:
@@ -328,10 +345,22 @@ class _Process:
         self._disk_faults[what] = fault
         self._on_disk_fault("; ".join(filter(None, self._disk_faults.values())))
 
-    async def _watch_store(self) -> None:
+    def _check_revoked(self) -> None:
+        """Takes the list of revoked tokens that is on this host, if it has changed."""
+        try:
+            found = self._revoked.read_if_changed()
+        except (ConfigError, OSError) as wrong:
+            self._log.error("revocations_refused", why=str(wrong))
+            return
+        if found is not None:
+            self._node.revocations.take_file(found.authority, found.records)
+            self._driver.wake()
+
+    async def _watch_files(self) -> None:
         while True:
             self._check_store()
-            await asyncio.sleep(STORE_CHECK_S)
+            self._check_revoked()
+            await asyncio.sleep(WATCH_S)
 
     def _after_iteration(self, now: int) -> bool:
         while (node_event := self._node.poll_event()) is not None:
@@ -362,6 +391,8 @@ class _Process:
             entry["advice"] = "it claims nothing until the other has left: give one of the two another name"
         if isinstance(node_event, Unproved):
             entry["advice"] = "see that both nodes have the network's join key; this one goes on asking"
+        if isinstance(node_event, RevocationsRefused):
+            entry["advice"] = "put back the file `revoked` of the authority; what is known stays in force"
         event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node_event).__name__).lower()
         if isinstance(node_event, _WARNINGS):
             self._log.warning(event, **entry)

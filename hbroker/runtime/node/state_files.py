@@ -3,6 +3,7 @@
     FILE                 the subtrees that it delegated; at the root, also the limit of its epochs
     FILE.claims          the subtrees that it claims, once an order has changed them (§5.7)
     FILE.subscriptions   the subscriptions of its clients, and their persistent sessions; with a store, wills
+    FILE.revoked         the revoked tokens that it knows, if it requires tokens (§5.11)
     FILE.checkpoint      when it was last alive, and how much of the other files was synced
 
 Without the first file, a parent that restarts would count its children's subtrees as its own until they
@@ -49,22 +50,31 @@ from hbroker.protocol.storage import EpochLimit, RestoredState, SavedSession, Sa
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, make_folder
 from hbroker.storage.record_file import Damage, FileContent, RecordFile
+from hbroker.storage.record_format import header_from, read_records
 from hbroker.storage.store import Store
 from hbroker.subtree import depth, prefixes
 
-__all__ = ["NodeStateFiles", "boot_instant", "forget_stopped_nodes"]
+__all__ = ["NodeStateFiles", "boot_instant", "forget_stopped_nodes", "saved_revoked"]
 
 DELEGATIONS: Final = 1
 CLAIMS: Final = 2
 SUBSCRIPTIONS: Final = 3
+REVOKED: Final = 4
 
-_SUFFIXES: Final = {DELEGATIONS: "", CLAIMS: ".claims", SUBSCRIPTIONS: ".subscriptions"}
-_SLACKS: Final = {DELEGATIONS: 1 << 16, CLAIMS: 1 << 12, SUBSCRIPTIONS: 1 << 20}
+_SUFFIXES: Final = {
+    DELEGATIONS: "",
+    CLAIMS: ".claims",
+    SUBSCRIPTIONS: ".subscriptions",
+    REVOKED: ".revoked",
+}
+_SLACKS: Final = {DELEGATIONS: 1 << 16, CLAIMS: 1 << 12, SUBSCRIPTIONS: 1 << 20, REVOKED: 1 << 16}
 """Bytes by which a file may grow beyond twice its live records (`record_file.SLACK_BYTES`)."""
 _EPOCH_LIMIT_KEY: Final = b"\0epoch_limit"
 """Is no subtree: the levels of a topic do not contain U+0000 (MQTT 5 §1.5.4)."""
 _CLAIMS_KEY: Final = b"claims"
 _SESSION: Final = struct.Struct("<QI")
+_SEQUENCE: Final = struct.Struct(">I")
+"""A record of a revoked token begins with its number (`identity.revocation_list`)."""
 _NO_GROUP: Final = 0xFFFF_FFFF
 """Stands for the length of a group in the key of a record about the session itself. A group is shorter."""
 _WILL: Final = 0xFFFF_FFFE
@@ -210,6 +220,13 @@ class NodeStateFiles(Storage):
     def end_will(self, session: int) -> None:
         self._put(SUBSCRIPTIONS, _SESSION.pack(session, _WILL), b"")
 
+    def save_revoked(self, authority: bytes, record: bytes) -> None:
+        self._put(REVOKED, authority + record[: _SEQUENCE.size], record)
+
+    def end_revoked(self, authority: bytes, count: int) -> None:
+        for sequence in range(1, count + 1):
+            self._put(REVOKED, authority + _SEQUENCE.pack(sequence), b"")
+
     def clear_lost_delegations(self) -> None:
         self.store.complete(DELEGATIONS)
         self.changed()
@@ -257,6 +274,7 @@ class NodeStateFiles(Storage):
         self._parse(opened[DELEGATIONS], DELEGATIONS, restored)
         self._parse(opened[CLAIMS], CLAIMS, restored)
         self._parse(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, restored)
+        restored.revoked = _revoked_from(opened[REVOKED].entries)
         restored.has_lost_delegations |= self._files[DELEGATIONS].header.is_incomplete
         restored.has_lost_subscriptions |= self._files[SUBSCRIPTIONS].header.is_incomplete
         restored.has_lost_sessions = restored.has_lost_subscriptions
@@ -321,6 +339,23 @@ def forget_stopped_nodes(state_files: Mapping[str, NodeStateFiles]) -> list[Dama
     for files in state_files.values():
         files.discard_obsolete(lambda cut: cut.node in last_states and cut.subtree not in kept)
     return [damage for restored in last_states.values() for damage in restored.damage]
+
+
+def saved_revoked(file: Path) -> dict[bytes, list[bytes]]:
+    """The records of revoked tokens in the file of a node, by the id of their authority, in order. Changes
+    nothing, and the node may run. Raises OSError."""
+    data = file.read_bytes()
+    header = header_from(data)
+    if header is None or header.kind != REVOKED:
+        return {}
+    return _revoked_from(read_records(data, header.id).entries)
+
+
+def _revoked_from(entries: Mapping[bytes, bytes]) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for key, record in sorted(entries.items()):
+        found.setdefault(key[: -_SEQUENCE.size], []).append(record)
+    return found
 
 
 def boot_instant() -> Instant:

@@ -211,6 +211,13 @@ class SimulatedStorage(Storage):
         self._state_files.end_will(session)
         self._recorded()
 
+    def save_revoked(self, authority: bytes, record: bytes) -> None:
+        self._state_files.save_revoked(authority, record)
+        self._recorded()
+
+    def end_revoked(self, authority: bytes, count: int) -> None:
+        self._state_files.end_revoked(authority, count)
+
     def clear_lost_delegations(self) -> None:
         self._state_files.clear_lost_delegations()
 

@@ -15,6 +15,7 @@ from hbroker.protocol.handover.subtree_state import ReceivedState
 from hbroker.protocol.ownership.epoch_clock import EpochClock
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.requester import Requester
+from hbroker.protocol.revocations import Revocations
 from hbroker.protocol.sessions.client_rights import ClientRights
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.storage import AfterSync, Storage
@@ -41,7 +42,10 @@ def restarted() -> OwnerSubscriptions:
         EpochClock(storage, 0),
         Random(1),
     )
-    context = NodeContext(settings, *shared, clock=lambda: 0, incarnation=1, unix_offset_us=0)
+    revocations = Revocations(core, storage, shared[2], {}, [], lambda blocks: None)
+    context = NodeContext(
+        settings, *shared, clock=lambda: 0, incarnation=1, unix_offset_us=0, revocations=revocations
+    )
     owner_subscriptions = OwnerSubscriptions(
         context, lambda subscription, ended: None, ClientRights(context, None)
     )

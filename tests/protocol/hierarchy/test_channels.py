@@ -115,6 +115,7 @@ def forged(epoch: int) -> list[bytes]:
         pack(pb.Leave(subtree="a", epoch=epoch)),
         pack(pb.Transfer(subtree="a", epoch=epoch, last=True, retained=[message])),
         pack(pb.Transfer(subtree="a", epoch=epoch, phase=pb.TRANSFER_PHASE_COMMIT)),
+        pack(pb.Revoked(authority=bytes(16), first=1)),
     ]
 
 
@@ -188,7 +189,7 @@ def test_packets_without_a_proof_are_dropped(is_own: bool) -> None:
             pair.carry(pair.link, pair.link.initiator, packet)
         pair.world.advance(0.5)
     assert pair.state() == before
-    assert pair.drops(pair.root) == {"unauthenticated": 4}
+    assert pair.drops(pair.root) == {"unauthenticated": 5}
     assert "a/forged" not in pair.root.core.messages
 
 

@@ -58,7 +58,11 @@ def test_a_change_of_the_lease_policy_is_reported_once() -> None:
 def test_an_answer_matches_its_join_once_and_only_one_of_the_newest_joins() -> None:
     settings = NodeSettings("n", "a", ADDRESS)
     context: Any = SimpleNamespace(
-        settings=settings, incarnation=5, random=Random(1), has_restored_queues=True
+        settings=settings,
+        incarnation=5,
+        random=Random(1),
+        has_restored_queues=True,
+        revocations=SimpleNamespace(counts=list),
     )
     lease, _ = a_lease()
     lease.epoch = 3

@@ -79,6 +79,7 @@ class JoinRequests:
             fenced=self._lease.fenced,
             leaving=leaving,
             keeps_queues=self._context.has_restored_queues,
+            revoked=self._context.revocations.counts(),
         )
         if nonce:
             join.nonce = nonce

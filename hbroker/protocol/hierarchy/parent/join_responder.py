@@ -413,6 +413,7 @@ class JoinResponder:
         serve = policy is LeasePolicy.SERVE
         ack.policy = pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE
         self._core.send(link, pack(ack))
+        self._context.revocations.handle_join(link, join.revoked)
 
     def _joinack(self, join: pb.Join, joiner: Address) -> pb.JoinAck:
         return pb.JoinAck(
