@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "node": ("network.node", "run one node in this process"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
     "keys": ("keys", "make the keys and certificates of a network or a node"),
+    "context": ("context", "name how to reach a network, for commands of this user"),
     "token": ("token", "make, narrow or inspect tokens: what native clients may do"),
     "store": ("stores.store", "show, verify or change what a node has on disk"),
     "passwd": ("gateways.passwd", "set passwords of MQTT clients"),
@@ -106,7 +107,10 @@ class Commands(click.Group, Command):
     def invoke(self, ctx: click.Context) -> int:
         """Runs the command, and returns its exit code."""
         try:
-            code: int = super().invoke(ctx)
+            from hbroker.runtime.contexts import of_command
+
+            with of_command(ctx.params["context"]):
+                code: int = super().invoke(ctx)
         except (ConfigError, ConfigErrors) as error:
             return _fail(str(error), USAGE, prefix="")
         except Unreachable as error:
