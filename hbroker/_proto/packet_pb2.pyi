@@ -166,7 +166,7 @@ class Ack(_message.Message):
     def __init__(self, largest: _Optional[int] = ..., delay_us: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("delivery", "after", "retained_for", "shared_for", "publish", "again", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack", "authenticated")
+    __slots__ = ("delivery", "after", "retained_for", "shared_for", "publish", "again", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack", "authenticated", "audit")
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FOR_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +194,7 @@ class Packet(_message.Message):
     ORDER_FIELD_NUMBER: _ClassVar[int]
     ORDERACK_FIELD_NUMBER: _ClassVar[int]
     AUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
     delivery: int
     after: int
     retained_for: int
@@ -221,7 +222,8 @@ class Packet(_message.Message):
     order: Order
     orderack: OrderAck
     authenticated: Authenticated
-    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., shared_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., again: _Optional[bytes] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ..., authenticated: _Optional[_Union[Authenticated, _Mapping[str, object]]] = ...) -> None: ...
+    audit: Audit
+    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., shared_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., again: _Optional[bytes] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ..., authenticated: _Optional[_Union[Authenticated, _Mapping[str, object]]] = ..., audit: _Optional[_Union[Audit, _Mapping[str, object]]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -534,6 +536,14 @@ class JoinAck(_message.Message):
     credential: bytes
     epoch_clock: int
     def __init__(self, request: _Optional[int] = ..., reason: _Optional[_Union[Reason, str]] = ..., node: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., token: _Optional[bytes] = ..., holder: _Optional[_Union[Cut, _Mapping[str, object]]] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., nonce: _Optional[int] = ..., credential: _Optional[bytes] = ..., epoch_clock: _Optional[int] = ...) -> None: ...
+
+class Audit(_message.Message):
+    __slots__ = ("event", "record")
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    event: str
+    record: bytes
+    def __init__(self, event: _Optional[str] = ..., record: _Optional[bytes] = ...) -> None: ...
 
 class Authenticated(_message.Message):
     __slots__ = ("nonce", "sequence", "tag", "packet")

@@ -55,6 +55,7 @@ Body: TypeAlias = (
     | pb.Order
     | pb.OrderAck
     | pb.Authenticated
+    | pb.Audit
     | pb.Will
     | pb.WillAck
 )

@@ -79,6 +79,7 @@ pub mod packet {
     pub const ORDER: u32 = 0xda;
     pub const ORDERACK: u32 = 0xe2;
     pub const AUTHENTICATED: u32 = 0xea;
+    pub const AUDIT: u32 = 0xfa;
 }
 
 pub mod address {
@@ -235,6 +236,7 @@ pub mod checks {
     use super::Checks;
 
     pub const ADDRESS: Checks = &[];
+    pub const AUDIT: Checks = &[(0x0a, Utf8)];
     pub const AUTHENTICATED: Checks = &[];
     pub const CHOICE_RECORD: Checks = &[];
     pub const CUT: Checks = &[(0x0a, Utf8), (0x12, Utf8), (0x1a, Message(ADDRESS))];

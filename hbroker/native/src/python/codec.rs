@@ -181,6 +181,7 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::Order => "order",
         Kind::OrderAck => "orderack",
         Kind::Authenticated => "authenticated",
+        Kind::Audit => "audit",
     }
 }
 

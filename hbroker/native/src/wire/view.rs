@@ -101,6 +101,7 @@ pub enum Kind {
     Order,
     OrderAck,
     Authenticated,
+    Audit,
 }
 
 impl<'a> Header<'a> {
@@ -336,6 +337,7 @@ fn control(tag: u32) -> Option<(Kind, Checks)> {
         packet::ORDER => (Kind::Order, checks::ORDER),
         packet::ORDERACK => (Kind::OrderAck, checks::ORDER_ACK),
         packet::AUTHENTICATED => (Kind::Authenticated, checks::AUTHENTICATED),
+        packet::AUDIT => (Kind::Audit, checks::AUDIT),
         _ => return None,
     })
 }
