@@ -117,7 +117,7 @@ class OrderHandler:
             nonce = self._nonces.current(now, "order", *requester.address, order.request)
             text = "the order does not prove the network's join key: give --join-key-file"
             if order.credential:  # Without one, the operator only asks for a nonce.
-                self._report_refusal(now, requester, order, "it does not prove the join key")
+                self._report_refusal(now, requester, order, "its proof of the join key is wrong or too old")
             self._answer(requester, order, Reason.REASON_NOT_AUTHORIZED, text, nonce)
         else:
             request = self._requests.get(now, order.request)
