@@ -1,6 +1,6 @@
 """The command line: `hbroker <command> …` (docs/commands.md).
 
-    network/    up, down, status, tree, resolve, move, apply, leave, node
+    network/    up, down, status, tree, audit, resolve, move, apply, leave, node
     gateways/   gateway, clients, kick, passwd
     analysis/   analyze
     bench/      bench

@@ -141,8 +141,7 @@ class Node:
         parts = (*movable, self.delegations, self._join_responder, self._close_parent_link)
         self.claims = SubtreeClaims(ClaimContext(context, *parts), restored.claims)
         self._orders = OrderHandler(context, self.claims, self.leave, nonces)
-        self._audit = Audit(self._send_audit)
-        self._audit_limits = ForwardingLimits()
+        self._audit, self._audit_limits = Audit(self._send_audit), ForwardingLimits()
 
     # Change
 
