@@ -40,6 +40,7 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
     "order": ("kind", "node", "subtree"),
     "orderack": ("node", "reason", "done"),
     "authenticated": (),
+    "audit": ("event",),
 }
 
 _ALIKE: Final = ("topic", "payload", "publisher", "sequence", "published_at_us", "origin")
