@@ -34,6 +34,31 @@ gateways:
 Record = dict[str, Any]
 
 
+class Events:
+    """The records that a subscription brought and that no test has awaited yet. Those of two processes may
+    come in any order."""
+
+    def __init__(self, messages: sync.Subscription) -> None:
+        self._messages = messages
+        self._records: list[Record] = []
+
+    def await_record(self, node: str, event: str, **known: object) -> Record:
+        """Takes the next record of this event of the node, with these fields."""
+        wanted = {"node": node, "event": event, **known}
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            for record in self._records:
+                if wanted.items() <= record.items():
+                    self._records.remove(record)
+                    return record
+            message = self._messages.next(timeout=max(deadline - time.monotonic(), 0))
+            assert message is not None, f"no {event} of {node}: {self._records}"
+            record = json.loads(message.payload)
+            assert (message.qos, message.retain, record["v"]) == (1, False, 1)
+            assert message.topic == f"$SYS/audit/{record['node']}/{record['event']}"
+            self._records.append(record)
+
+
 class House:
     """A running network, with tokens for its readers."""
 
@@ -54,9 +79,13 @@ class House:
 
     @contextmanager
     def reading(self, token: Path, filter: str) -> Iterator[sync.Subscription]:
-        name = token.stem
-        with self.connect(token, name) as client, client.subscribe(filter, qos=1) as messages:
+        with self.connect(token, token.stem) as client, client.subscribe(filter, qos=1) as messages:
             yield messages
+
+    @contextmanager
+    def auditing(self, filter: str = "$SYS/audit/#") -> Iterator[Events]:
+        with self.reading(self.token("auditor", "$SYS/#"), filter) as messages:
+            yield Events(messages)
 
 
 @pytest.fixture(scope="module")
@@ -64,20 +93,6 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("audit")
     with network_of(FILE, folder) as (network, root):
         yield House(network, root, folder)
-
-
-def await_record(messages: sync.Subscription, node: str, event: str, **known: object) -> Record:
-    """The next record of this event of the node, with these fields. Others are skipped."""
-    deadline = time.monotonic() + PATIENCE
-    while (message := messages.next(timeout=deadline - time.monotonic())) is not None:
-        record: Record = json.loads(message.payload)
-        level = message.topic.removeprefix("$SYS/audit/")
-        assert (message.qos, message.retain) == (1, False)
-        assert level == f"{record['node']}/{record['event']}"
-        assert record["v"] == 1
-        if level == f"{node}/{event}" and known.items() <= record.items():
-            return record
-    raise AssertionError(f"no {event} of {node}")
 
 
 def logged(house: House, node: str, event: str) -> str:
@@ -88,11 +103,11 @@ def logged(house: House, node: str, event: str) -> str:
 
 def test_a_reader_of_sys_sees_a_refused_token_and_a_reader_of_all_topics_does_not(house: House) -> None:
     stranger = house.token("stranger", "#", key=Authority.create("house", time.time()))
-    auditor, other = house.token("auditor", "$SYS/#"), house.token("other", "#")
-    with house.reading(auditor, "$SYS/audit/#") as events, house.reading(other, "#") as messages:
+    other = house.token("other", "#")
+    with house.auditing() as events, house.reading(other, "#") as messages:
         with pytest.raises(Refused), house.connect(stranger, "stranger"):
             pass
-        record = await_record(events, "root", "token_refused")
+        record = events.await_record("root", "token_refused")
         assert "no authority that is believed has signed the token" in record["why"]
         assert record["address"].startswith("127.0.0.1:")
         assert stranger.read_text() not in json.dumps(record)
@@ -109,44 +124,44 @@ def test_a_reader_of_sys_sees_a_refused_token_and_a_reader_of_all_topics_does_no
 
 
 def test_an_order_a_move_and_a_node_that_joins_are_told(house: House) -> None:
-    with house.reading(house.token("auditor", "$SYS/#"), "$SYS/audit/#") as events:
+    with house.auditing() as events:
         flags = ("--root", house.root, "--state-dir", str(house.network.directory))
         run_hbroker("move", "home/kitchen", "root", *flags, check=True)
-        ordered = await_record(events, "kitchen", "ordered", order="hand back", subtree="home/kitchen")
+        ordered = events.await_record("kitchen", "ordered", order="hand back", subtree="home/kitchen")
         assert ordered["address"].startswith("127.0.0.1:")
-        await_record(events, "root", "child_left", peer="kitchen", subtree="home/kitchen")
-        await_record(events, "root", "ordered", order="claim")
+        events.await_record("root", "child_left", peer="kitchen", subtree="home/kitchen")
+        events.await_record("root", "ordered", order="claim")
         run_hbroker("move", "home/kitchen", "kitchen", *flags, check=True)
-        await_record(events, "root", "child_joined", peer="kitchen", subtree="home/kitchen")
-        joined = await_record(events, "kitchen", "joined", subtree="home/kitchen", parent="root")
+        events.await_record("root", "child_joined", peer="kitchen", subtree="home/kitchen")
+        joined = events.await_record("kitchen", "joined", subtree="home/kitchen", parent="root")
         assert f"epoch={joined['epoch']}" in logged(house, "kitchen", "joined")
         house.network.kill_node("kitchen")
-        await_record(events, "kitchen", "joined", subtree="home/kitchen")
+        events.await_record("kitchen", "joined", subtree="home/kitchen")
 
 
 def test_an_order_without_the_right_to_give_it_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    with house.reading(house.token("auditor", "$SYS/#"), "$SYS/audit/+/order_refused") as events:
+    with house.auditing("$SYS/audit/+/order_refused") as events:
         monkeypatch.setenv("HBROKER_TOKEN", str(house.token("mover", "home/#")))
         flags = ("--root", house.root, "--state-dir", str(house.network.directory), "--timeout", "10")
         done = run_hbroker("leave", "kitchen", *flags, check=False)
         assert done.returncode != 0
-        record = await_record(events, "kitchen", "order_refused", order="leave", client="mover")
+        record = events.await_record("kitchen", "order_refused", order="leave", client="mover")
         assert "does not let it write $SYS/#" in record["why"]
 
 
 def test_mqtt_clients_that_come_and_are_refused_are_told_by_their_gateway(house: House) -> None:
     need_mosquitto()
     port = house.network.state()["gateways"][0]["listeners"][0].rpartition(":")[2]
-    with house.reading(house.token("auditor", "$SYS/#"), "$SYS/audit/gateway/+") as events:
+    with house.auditing("$SYS/audit/gateway/+") as events:
         base = ["mosquitto_pub", "-p", port, "-t", "a", "-m", "b", "-q", "1", "-i", "lamp"]
         subprocess.run(base, timeout=PATIENCE, check=True)
-        await_record(events, "gateway", "client_connected", client="lamp")
-        await_record(events, "gateway", "client_disconnected", client="lamp")
+        events.await_record("gateway", "client_connected", client="lamp")
+        events.await_record("gateway", "client_disconnected", client="lamp")
 
 
 def test_the_command_prints_events_as_they_happen(house: House) -> None:
     command = [sys.executable, "-m", "hbroker", "audit", "--follow", "--root", house.root]
-    with house.reading(house.token("auditor", "$SYS/#"), "$SYS/audit/#") as events:
+    with house.auditing() as events:
         texts = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
         jsons = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True, env=environment())
         try:
@@ -170,7 +185,7 @@ def test_the_command_prints_events_as_they_happen(house: House) -> None:
                 found.append(refuse_until_told(stream))
             assert " root token_refused address=127.0.0.1:" in found[0]
             assert json.loads(found[1])["event"] == "token_refused"
-            await_record(events, "root", "token_refused")
+            events.await_record("root", "token_refused")
         finally:
             for process in (texts, jsons):
                 process.kill()

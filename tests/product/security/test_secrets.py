@@ -136,7 +136,7 @@ def test_no_secret_is_in_what_a_network_says(running: tuple[Network, str], tmp_p
         said.texts["what Python shows of a client"] = repr((bob, vars(bob))).encode()
         _have_mqtt_clients(network)
         _have_commands(said, network, root, files, tmp_path)
-        # The last event that is awaited: all that was refused above is told before it.
+        # Of the nodes too, whatever has come by then.
         deadline = time.monotonic() + PATIENCE
         heard: list[bytes] = []
         while not any(b'"client_refused"' in each for each in heard):
