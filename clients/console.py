@@ -20,9 +20,10 @@ import click
 
 import hbroker
 from hbroker.errors import HBrokerError
+from hbroker.runtime.contexts import of_command
 
 from .flags import Flag, Values, encode_text
-from .options import DEBUG, HELP, QUIET, UNSUPPORTED, VERSION
+from .options import CONTEXT, DEBUG, HELP, QUIET, UNSUPPORTED, VERSION
 
 __all__ = ["DONE", "FAILED", "TIMED_OUT", "Console", "Program"]
 
@@ -122,7 +123,8 @@ class Program(click.Command):
             if ctx[VERSION]:
                 print(f"{self.name} {hbroker.__version__}")
                 return DONE
-            return self._body(ctx)
+            with of_command(ctx[CONTEXT]):
+                return self._body(ctx)
         except BrokenPipeError:
             raise  # click ends the program without a word
         except (HBrokerError, OSError) as error:

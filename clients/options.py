@@ -79,7 +79,7 @@ HOST: Final = Flag[str | None](
     argument="host",
     type=_not_empty,
     refusal="-h argument given but no host specified.",
-    help="the network's root (default: HBROKER_ROOT, or 127.0.0.1)",
+    help="the network's root (default: HBROKER_ROOT, the context's, or 127.0.0.1)",
 )
 PORT: Final = Flag[int | None](
     "-p",
@@ -111,7 +111,8 @@ AUTHORITY: Final = Flag[str | None](
     metavar="FILE",
     type=_not_empty,
     refusal="--cafile argument given but no file specified.",
-    help="the certificate of the network's authority (default: HBROKER_AUTHORITY, or this host's)",
+    help="the certificate of the network's authority (default: HBROKER_AUTHORITY, the context's, or "
+    "this host's)",
 )
 TOKEN: Final = Flag[str | None](
     "--token",
@@ -119,7 +120,15 @@ TOKEN: Final = Flag[str | None](
     metavar="FILE",
     type=_not_empty,
     refusal="--token argument given but no file specified.",
-    help="the file with the token to show (default: HBROKER_TOKEN, or this host's)",
+    help="the file with the token to show (default: HBROKER_TOKEN, the context's, or this host's)",
+)
+CONTEXT: Final = Flag[str | None](
+    "--context",
+    argument="context",
+    metavar="NAME",
+    type=_not_empty,
+    refusal="--context argument given but no context specified.",
+    help="how to reach the network (default: HBROKER_CONTEXT, or as `hbroker context use` says)",
 )
 ID: Final = Flag[str | None](
     "-i",
@@ -169,6 +178,7 @@ SHARED: Final[tuple[Flag[Any], ...]] = (
     BIND,
     AUTHORITY,
     TOKEN,
+    CONTEXT,
     ID,
     ID_PREFIX,
     DEBUG,

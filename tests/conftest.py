@@ -22,6 +22,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Networks are announced there, and commands find them: the tests' own alone.
 os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="hbroker-tests-")
+# No context of the user who runs the tests has an effect.
+os.environ["XDG_CONFIG_HOME"] = os.path.join(os.environ["XDG_STATE_HOME"], "config")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 settings.register_profile(

@@ -166,7 +166,7 @@ class Ack(_message.Message):
     def __init__(self, largest: _Optional[int] = ..., delay_us: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("delivery", "after", "retained_for", "shared_for", "publish", "again", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack", "authenticated", "revoked")
+    __slots__ = ("delivery", "after", "retained_for", "shared_for", "publish", "again", "puback", "pubconnect", "pubaccept", "subscribe", "suback", "unsubscribe", "ping", "pong", "join", "joinack", "leave", "challenge", "referral", "reset", "transfer", "credit", "will", "willack", "order", "orderack", "authenticated", "revoked", "audit")
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FOR_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +195,7 @@ class Packet(_message.Message):
     ORDERACK_FIELD_NUMBER: _ClassVar[int]
     AUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
     delivery: int
     after: int
     retained_for: int
@@ -223,7 +224,8 @@ class Packet(_message.Message):
     orderack: OrderAck
     authenticated: Authenticated
     revoked: Revoked
-    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., shared_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., again: _Optional[bytes] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ..., authenticated: _Optional[_Union[Authenticated, _Mapping[str, object]]] = ..., revoked: _Optional[_Union[Revoked, _Mapping[str, object]]] = ...) -> None: ...
+    audit: Audit
+    def __init__(self, delivery: _Optional[int] = ..., after: _Optional[int] = ..., retained_for: _Optional[int] = ..., shared_for: _Optional[int] = ..., publish: _Optional[_Union[Publish, _Mapping[str, object]]] = ..., again: _Optional[bytes] = ..., puback: _Optional[_Union[PubAck, _Mapping[str, object]]] = ..., pubconnect: _Optional[_Union[PubConnect, _Mapping[str, object]]] = ..., pubaccept: _Optional[_Union[PubAccept, _Mapping[str, object]]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping[str, object]]] = ..., suback: _Optional[_Union[SubAck, _Mapping[str, object]]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping[str, object]]] = ..., ping: _Optional[_Union[Ping, _Mapping[str, object]]] = ..., pong: _Optional[_Union[Pong, _Mapping[str, object]]] = ..., join: _Optional[_Union[Join, _Mapping[str, object]]] = ..., joinack: _Optional[_Union[JoinAck, _Mapping[str, object]]] = ..., leave: _Optional[_Union[Leave, _Mapping[str, object]]] = ..., challenge: _Optional[_Union[Challenge, _Mapping[str, object]]] = ..., referral: _Optional[_Union[Referral, _Mapping[str, object]]] = ..., reset: _Optional[_Union[Reset, _Mapping[str, object]]] = ..., transfer: _Optional[_Union[Transfer, _Mapping[str, object]]] = ..., credit: _Optional[_Union[Credit, _Mapping[str, object]]] = ..., will: _Optional[_Union[Will, _Mapping[str, object]]] = ..., willack: _Optional[_Union[WillAck, _Mapping[str, object]]] = ..., order: _Optional[_Union[Order, _Mapping[str, object]]] = ..., orderack: _Optional[_Union[OrderAck, _Mapping[str, object]]] = ..., authenticated: _Optional[_Union[Authenticated, _Mapping[str, object]]] = ..., revoked: _Optional[_Union[Revoked, _Mapping[str, object]]] = ..., audit: _Optional[_Union[Audit, _Mapping[str, object]]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -558,6 +560,14 @@ class Revoked(_message.Message):
     records: _containers.RepeatedScalarFieldContainer[bytes]
     more: bool
     def __init__(self, authority: _Optional[bytes] = ..., first: _Optional[int] = ..., records: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class Audit(_message.Message):
+    __slots__ = ("event", "record")
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    event: str
+    record: bytes
+    def __init__(self, event: _Optional[str] = ..., record: _Optional[bytes] = ...) -> None: ...
 
 class Authenticated(_message.Message):
     __slots__ = ("nonce", "sequence", "tag", "packet")

@@ -171,8 +171,7 @@ def pids_at(address: Address, networks: Sequence[run_directory.NetworkRun]) -> t
 
 
 def security_flags(directory: Path) -> tuple[str, ...]:
-    """The flags of a root with a new authority and identity. In `directory` is also a token of that authority,
-    with all rights."""
+    """The flags of a root with a new authority and identity. A token with all rights is in `directory`, too."""
     from hbroker.identity.authority import Authority
     from hbroker.rights.block import Block
     from hbroker.rights.token import create

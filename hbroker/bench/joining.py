@@ -13,14 +13,17 @@ import secrets
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from random import SystemRandom
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker._native import Endpoint
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import sharpen_sleep
 from hbroker.bench.resource_totals import ResourceTotals, Spent
-from hbroker.config import NodeSettings
+from hbroker.config import NodeSettings, SecuritySettings
+from hbroker.identity.authority import Authority
 from hbroker.protocol.node import Node
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
@@ -65,16 +68,18 @@ class Joined:
 
 
 def measure_joins(root: Broker, count: int, at_once: int) -> Joined:
-    """Makes this number of nodes join. Gives up after a minute in all. Raises OSError."""
+    """Makes this number of nodes join. Gives up after a minute in all. If the root's security is on, its
+    authority issues their certificates, so its key must be there. Raises OSError and ConfigError."""
     sharpen_sleep()
-    return asyncio.run(_measure(root, count, at_once))
+    with TemporaryDirectory(prefix="hbroker-bench-") as identities:
+        return asyncio.run(_measure(root, count, at_once, Path(identities)))
 
 
 class _Joiner:
     """One node that joins."""
 
-    def __init__(self, root: Address, name: str, subtree: str) -> None:
-        settings = NodeSettings(name, subtree, listen_for(root), root)
+    def __init__(self, root: Address, name: str, subtree: str, security: SecuritySettings) -> None:
+        settings = NodeSettings(name, subtree, listen_for(root), root, security=security)
         incarnation = secrets.randbits(64)
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen)
         self._node = Node(
@@ -116,13 +121,17 @@ class _Joiner:
         return False
 
 
-async def _measure(root: Broker, count: int, at_once: int) -> Joined:
+async def _measure(root: Broker, count: int, at_once: int, identities: Path) -> Joined:
     run = os.urandom(4).hex()
+    authority = Authority.load(Path(root.authority).parent) if root.authority else None
+    security = SecuritySettings(root.authority, str(identities)) if root.authority else SecuritySettings()
     joiners: list[_Joiner] = []
     try:
         for number in range(count):
-            name = f"bench-{run}-{number}"
-            joiners.append(_Joiner(root.address, name, f"bench/{run}/{number:06}"))
+            name, subtree = f"bench-{run}-{number}", f"bench/{run}/{number:06}"
+            if authority is not None:
+                authority.issue(name, [subtree], time.time()).save(identities)
+            joiners.append(_Joiner(root.address, name, subtree, security))
         before = ResourceTotals.now(root.pids)
         with suppress(TimeoutError):
             await asyncio.wait_for(_all(joiners, at_once), _PATIENCE_S)

@@ -41,6 +41,7 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
     "orderack": ("node", "reason", "done"),
     "authenticated": (),
     "revoked": ("first", "more"),
+    "audit": ("event",),
 }
 
 _ALIKE: Final = ("topic", "payload", "publisher", "sequence", "published_at_us", "origin")

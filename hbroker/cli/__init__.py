@@ -1,6 +1,6 @@
 """The command line: `hbroker <command> …` (docs/commands.md).
 
-    network/    up, down, status, tree, resolve, move, apply, leave, node
+    network/    up, down, status, tree, audit, resolve, move, apply, leave, node
     gateways/   gateway, clients, kick, passwd
     analysis/   analyze
     bench/      bench
@@ -9,6 +9,7 @@
     capture     dissects datagrams
     check       validates topology files
     keys        makes keys and certificates
+    context     names how to reach a network
     token       makes, narrows and inspects tokens
     commands    the table of commands, and how a command is declared
     flags       flags and values that several commands share
@@ -74,6 +75,11 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> No
     callback=_print_version,
     help="print the version, and exit",
 )
-def _hbroker() -> None:
+@click.option(
+    "--context",
+    metavar="NAME",
+    help="how to reach the network (default: $HBROKER_CONTEXT, or as `hbroker context use` says)",
+)
+def _hbroker(context: str | None) -> None:
     """A publish/subscribe network for devices: every topic has one owner, and no message goes from broker to
     broker."""

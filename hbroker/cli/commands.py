@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "down": ("network.down", "stop a launched network"),
     "check": ("check", "validate topology files"),
     "tree": ("network.tree", "show the live hierarchy: who owns what, and its load"),
+    "audit": ("network.audit", "show who joins, moves, is admitted or refused"),
     "clients": ("gateways.clients", "list the MQTT clients of all gateways"),
     "resolve": ("network.resolve", "tell which node owns a topic"),
     "move": ("network.move", "give a subtree to another node, live"),
@@ -41,6 +42,7 @@ COMMANDS: Final = {
     "node": ("network.node", "run one node in this process"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
     "keys": ("keys", "make the keys and certificates of a network or a node"),
+    "context": ("context", "name how to reach a network, for commands of this user"),
     "token": ("token", "make, narrow or inspect tokens: what native clients may do"),
     "store": ("stores.store", "show, verify or change what a node has on disk"),
     "passwd": ("gateways.passwd", "set passwords of MQTT clients"),
@@ -106,7 +108,10 @@ class Commands(click.Group, Command):
     def invoke(self, ctx: click.Context) -> int:
         """Runs the command, and returns its exit code."""
         try:
-            code: int = super().invoke(ctx)
+            from hbroker.runtime.contexts import of_command
+
+            with of_command(ctx.params["context"]):
+                code: int = super().invoke(ctx)
         except (ConfigError, ConfigErrors) as error:
             return _fail(str(error), USAGE, prefix="")
         except Unreachable as error:

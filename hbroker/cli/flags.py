@@ -160,12 +160,23 @@ log_flags: Final = all_of(
         show_default=True,
     ),
 )
+
+
+def _known_root(_: click.Context, __: click.Parameter, given: str | None) -> str:
+    """The root that the flag or the environment gives, or else that of the context, or the default. Raises
+    ConfigError and ConfigErrors."""
+    from hbroker.addresses import format_address
+    from hbroker.runtime.address import parse_place
+
+    return given or format_address(parse_place(None))
+
+
 root_flag: Final = click.option(
     "--root",
     type=ADDRESS,
     envvar="HBROKER_ROOT",
-    default="127.0.0.1:7700",
-    help="the root of the network (default: $HBROKER_ROOT, or 127.0.0.1:7700)",
+    callback=_known_root,
+    help="the root of the network (default: $HBROKER_ROOT, that of the context, or 127.0.0.1:7700)",
 )
 
 

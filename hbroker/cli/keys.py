@@ -164,7 +164,8 @@ Then: hbroker keys rotate {network} 2""",
 the other authority signs from now on.
 If `hbroker up` does not run the nodes of this host, call `hbroker keys init FILE`, and send them
 SIGHUP. For each node on another host call `hbroker keys issue`, copy what it writes, and send
-SIGHUP there. Make all tokens anew, too, with `hbroker token create`. Then: hbroker keys rotate {network} 3""",
+SIGHUP there. Make all tokens anew, too, with `hbroker token create`.
+Then: hbroker keys rotate {network} 3""",
     """\
 the old authority is not believed any more.
 Copy {folder}/authority.crt to all other hosts once more, and send SIGHUP to all nodes and

@@ -33,9 +33,10 @@ from hbroker.gateway.native_api import (
     NativeApi,
     SubscribeEvent,
     UnsubscribeEvent,
+    WillMessage,
 )
 from hbroker.gateway.network_clients import SHARED, NetworkClients
-from hbroker.gateway.outbox import Outbox
+from hbroker.gateway.outbox import Outbox, OutboxMessage
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.records.client_id_claims import StampClock
 from hbroker.gateway.records.gateways import GatewayRecords
@@ -46,6 +47,7 @@ from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.startup import Startup
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions, PendingAck
 from hbroker.gateway.subscriptions.sys_topics import SysTopics
+from hbroker.protocol.audit import Audit, audit_topic
 from hbroker.protocol.core import Event
 from hbroker.protocol.results import (
     Published,
@@ -65,6 +67,10 @@ __all__ = ["Gateway"]
 
 _ID_BITS: Final = 48
 _REFRESH_AFTER: Final = 3 * SECOND
+_MOST_AUDIT: Final = 100
+"""Records of the audit that are published at a time, and are not distributed yet."""
+_AUDIT_FOR: Final = 10 * SECOND
+"""A record that was not distributed until then is given up."""
 
 
 class Gateway:
@@ -128,6 +134,8 @@ class Gateway:
         self._startup = Startup(context)
         self._refresh_at: int | None = None
         self._presence = GatewayPresence(context)
+        self._audit = Audit(self._send_audit)
+        self._audit_under_way = 0
 
     # In
 
@@ -215,6 +223,7 @@ class Gateway:
         self._session_store.handle_timeout(now)
         self._disconnect_queue.handle_timeout(now)
         self._presence.handle_timeout(now)
+        self._audit.handle_timeout(now)
         if self.is_ready:
             self._disconnect_handler.handle_timeout(now)
             self._sys.handle_timeout(now)
@@ -251,6 +260,11 @@ class Gateway:
                 context.native_api.assign_acl(connection.id, connection.acl)
             context.access.release(former)
 
+    def audit(self, now: int, event: str, fields: Mapping[str, object]) -> None:
+        """Publishes an event of this gateway below `$SYS/audit` (docs/protocol.md §5.12). `fields`: its whole
+        record."""
+        self._audit.add(now, event, fields)
+
     def stop(self, now: int) -> None:
         """Refuses new clients and disconnects all others. Their sessions wait for them at other gateways."""
         self._connect_handler.is_stopping = True
@@ -279,6 +293,7 @@ class Gateway:
             self._sys.poll_timeout() if self.is_ready else None,
             self._startup.poll_timeout(),
             self._presence.poll_timeout(),
+            self._audit.poll_timeout(),
             self._refresh_at,
         )
 
@@ -324,6 +339,26 @@ class Gateway:
             "records": len(self._context.records),
             "letters": len(self._context.outbox),
         }
+
+    # Audit
+
+    def _send_audit(self, now: int, event: str, record: bytes) -> bool:
+        if self._audit_under_way >= _MOST_AUDIT:
+            return False
+        topic = audit_topic(self._context.settings.name, event)
+        assert topic is not None, "it is one of this gateway's events"
+        self._audit_under_way += 1
+        message = WillMessage(topic, record, qos=1)
+        until = now + _AUDIT_FOR
+        self._context.outbox.enqueue(
+            now, OutboxMessage(message, self._audit_sent, ack_queued=True, until=until)
+        )
+        return True
+
+    def _audit_sent(self, now: int, is_distributed: bool) -> None:
+        self._audit_under_way -= 1
+        if not is_distributed:
+            self._audit.count_dropped()
 
     # Results of the pool clients
 

@@ -2,6 +2,7 @@
 
     node, client      the control of a node, and of a client: they route events to the packages below
     admin, status     operators' orders to a node (§5.7); a node's `$SYS` topics
+    audit             the events of a process below `$SYS/audit` (§5.12)
     hierarchy         a node as a child and as a parent: JOIN, delegations, leases (§5.1, §5.5, §5.6, §5.9)
     wills             wills at the client and at the owner (§6.6)
     handover          how a subtree changes its owner, and recovery (§5.4, §5.8)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hbroker.protocol.packets import Address
+from hbroker.protocol.timers import SECOND
 
 __all__ = [
     "ChildAway",
@@ -19,13 +21,16 @@ __all__ = [
     "Left",
     "NameTaken",
     "NodeEvent",
+    "OrderRefused",
     "Ordered",
     "PolicyLowered",
     "Refused",
     "RevocationsRefused",
+    "Suppression",
     "TokenRefused",
     "TookBack",
     "Unproved",
+    "event_name",
 ]
 
 MOST_EVENTS: Final = 10_000
@@ -80,10 +85,27 @@ class LeaseLost:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An operator has ordered this node to do something (§5.7)."""
+    """An operator, at `address`, has ordered this node to do something (§5.7). `client`: the client id that
+    the operator's token names; empty: none."""
 
     order: str
     subtree: str
+    address: Address
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRefused:
+    """An order was refused: it did not prove the join key, the token does not allow it, or this node cannot
+    carry it out (§5.7). `client`: as in `Ordered`. At most one in a second is reported. `suppressed`: how
+    many were not since the last one."""
+
+    order: str
+    subtree: str
+    address: Address
+    client: str
+    why: str
+    suppressed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +136,24 @@ class ChildJoined:
 @dataclass(frozen=True, slots=True)
 class JoinDenied:
     """Somebody tried to join under a name, and did not prove that it may. `why`: the counter of such JOINs,
-    `unauthenticated`, `uncertified` or `outside_certificate` (§5.5). At most one in a second is reported."""
+    `unauthenticated`, `uncertified` or `outside_certificate` (§5.5). At most one in a second is reported.
+    `suppressed`: how many were not since the last one."""
 
     subtree: str
     node: str
     address: Address
     why: str
+    suppressed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRefused:
-    """A client has shown no valid token (§4.6). At most one in a second is reported."""
+    """A client has shown no valid token (§4.6). At most one in a second is reported. `suppressed`: how many
+    were not since the last one."""
 
     address: Address
     why: str
+    suppressed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +196,7 @@ NodeEvent: TypeAlias = (
     | LeaseLost
     | PolicyLowered
     | Ordered
+    | OrderRefused
     | Left
     | ChildJoined
     | JoinDenied
@@ -179,6 +206,28 @@ NodeEvent: TypeAlias = (
     | ChildLeft
     | TookBack
 )
+
+
+def event_name(kind: type[NodeEvent]) -> str:
+    """The name of an event in the log and in the audit: `lease_lost` of `LeaseLost`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
+class Suppression:
+    """Lets one report a second through, and counts the others."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._suppressed = 0
+
+    def suppressed_before(self, now: int) -> int | None:
+        """How many reports were suppressed since the last one; None: this one is suppressed, too."""
+        if now < self._next:
+            self._suppressed += 1
+            return None
+        self._next = now + SECOND
+        suppressed, self._suppressed = self._suppressed, 0
+        return suppressed
 
 
 class Diagnostics:

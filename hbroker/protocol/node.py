@@ -28,6 +28,7 @@ from hbroker.config import NodeSettings
 from hbroker.identity.revocation_list import RevocationAuthority
 from hbroker.protocol import timers
 from hbroker.protocol.admin.requests import OrderHandler
+from hbroker.protocol.audit import MOST_BYTES, Audit, audit_topic
 from hbroker.protocol.context import Certificates, NodeContext
 from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.events import Diagnostics, NodeEvent
@@ -40,8 +41,8 @@ from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.hierarchy.parent.join_responder import JoinResponder
 from hbroker.protocol.ownership.epoch_clock import EpochClock
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant, Jurisdiction
-from hbroker.protocol.packets import Body, address_from, body_of
-from hbroker.protocol.requester import Requester
+from hbroker.protocol.packets import Address, Body, address_from, body_of, pack
+from hbroker.protocol.requester import ForwardingLimits, Requester
 from hbroker.protocol.resolution.responder import Responder
 from hbroker.protocol.revocations import Revocations
 from hbroker.protocol.sessions.client_rights import ClientRights, VerifyToken
@@ -148,6 +149,7 @@ class Node:
         parts = (*movable, self.delegations, self._join_responder, self._close_parent_link)
         self.claims = SubtreeClaims(ClaimContext(context, *parts), restored.claims)
         self._orders = OrderHandler(context, self.claims, self.leave, nonces)
+        self._audit, self._audit_limits = Audit(self._send_audit), ForwardingLimits()
 
     # Change
 
@@ -229,6 +231,7 @@ class Node:
         self.delegations.handle_timeout(now)
         self._orders.handle_timeout(now)
         self._recovery.handle_timeout(now)
+        self._audit.handle_timeout(now)
         if self._doubt_ends_at is not None and now >= self._doubt_ends_at:
             self._doubt_ends_at = None
             self.jurisdiction.end_doubt()
@@ -244,6 +247,10 @@ class Node:
         self._join_responder.close("")
         for claim in self.claims:
             claim.leave(now)
+
+    def audit(self, now: int, event: str, fields: Mapping[str, object]) -> None:
+        """Publishes an event of this node below `$SYS/audit` (§5.12). `fields`: its whole record."""
+        self._audit.add(now, event, fields)
 
     def review_tokens(self, now: int, authorities: Sequence[RevocationAuthority] = ()) -> None:
         """`verify_token` believes others than before, and so do the lists of revoked tokens: looks at the
@@ -266,6 +273,7 @@ class Node:
             self.owner_subscriptions,
             self.wills,
             self._takeover_notices,
+            self._audit,
             *self._status_topics,
         )
         return timers.earliest(
@@ -373,6 +381,8 @@ class Node:
                 self.delegations.handle_leave(event.link, body)
             case pb.Leave() if event.link is not None and not self._is_parent(event.link):
                 self._handle_client_leave(now, event.link, body)
+            case pb.Audit() if event.link is not None:
+                self._expect(self._take_audit(now, event.link, event.source, body))
             case pb.Will() if event.link is not None and not self._is_parent(event.link):
                 self.wills.handle_will(now, event.link, body, self._client_rights.of(event.rights))
             case _:
@@ -438,6 +448,26 @@ class Node:
         if session is not None:
             self.wills.handle_leave(now, session.id, leave.reason)
         self.owner_subscriptions.handle_leave(link, leave)
+
+    def _send_audit(self, now: int, event: str, record: bytes) -> bool:
+        """Sends a record of this node to the root; the root publishes it."""
+        if self._settings.is_root:
+            topic = audit_topic(self._settings.name, event)
+            assert topic is not None, "it is one of this node's events"
+            return self._serves(topic) and self._core.publish(topic, record, 1, False) is not None
+        link = self.claims.root_link
+        return link is not None and self._core.send(link, pack(pb.Audit(event=event, record=record)))
+
+    def _take_audit(self, now: int, link: int, source: Address, audit: pb.Audit) -> bool:
+        """Publishes a record of the node that holds its name over this link. False: it is none."""
+        name = self.delegations.holder_of_name(link)
+        topic = None if name is None else audit_topic(name, audit.event)
+        if topic is None or not self._serves(topic) or len(audit.record) > MOST_BYTES:
+            return False
+        is_allowed = self._audit_limits.try_consume(now, source, 1)
+        if not is_allowed or self._core.publish(topic, audit.record, 1, False) is None:
+            self._diagnostics.count("audit_dropped")
+        return True
 
     def _is_parent(self, link: int) -> bool:
         return any(u.link == link for u in self.claims)

@@ -56,6 +56,7 @@ Body: TypeAlias = (
     | pb.OrderAck
     | pb.Authenticated
     | pb.Revoked
+    | pb.Audit
     | pb.Will
     | pb.WillAck
 )

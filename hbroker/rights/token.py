@@ -124,6 +124,16 @@ def _signed_by(authority: Ed25519PublicKey, data: bytes) -> biscuit_auth.Biscuit
         return biscuit_auth.Biscuit.from_bytes(data, key)
     except Exception:  # The errors of the library have no other class in common.
         return None
+    except BaseException as error:
+        if not _is_panic(error):
+            raise
+        return None
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether the library has met a defect of its own (a panic of Rust). pyo3 makes this class in each
+    library, and does not export it; it is no Exception."""
+    return type(error).__name__ == "PanicException" and not isinstance(error, Exception)
 
 
 def _bytes(token: str | bytes) -> bytes:

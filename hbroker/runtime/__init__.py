@@ -11,6 +11,7 @@
     key_log         opens sealed datagrams with the secrets that processes have logged
     process_usage   CPU time and memory of this process
     address         the address of a network, as users write it
+    contexts        named settings of how to reach a network, in files of the user
     logs            one event per line, as text or JSON
 
 Each line imports only lines below it: `gateway` imports `launcher.ports` and `telemetry`, `node` imports

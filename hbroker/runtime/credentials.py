@@ -7,12 +7,13 @@ import re
 from base64 import b64decode, urlsafe_b64encode
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from hbroker._native import Credentials, NativeError
 from hbroker.addresses import Address
 from hbroker.config import SecuritySettings
 from hbroker.errors import ConfigError
+from hbroker.runtime import contexts
 
 if TYPE_CHECKING:
     from hbroker.identity.certificate import NodeCertificate
@@ -96,8 +97,9 @@ def authority_for(root: Address, authority: PathLike | None = None) -> str:
     """The path of the file with the certificate of the authority of the network with this root, in PEM.
     Empty: its security is off, as far as is known.
 
-    `authority`: None: the file that the environment's `HBROKER_AUTHORITY` names, or else that of the network
-    which runs on this host with its root at this address.
+    `authority`: None: the file that the environment's `HBROKER_AUTHORITY` names, or else that of the context
+    of this network (`hbroker.runtime.contexts`), or else that of the network which runs on this host with its
+    root at this address.
     """
     return os.fspath(authority or known_authority(root))
 
@@ -105,8 +107,9 @@ def authority_for(root: Address, authority: PathLike | None = None) -> str:
 def token_for(root: Address, token: PathLike | None = None) -> str:
     """The path of the file with the token of a client of the network with this root. Empty: it has none.
 
-    `token`: None: the file that the environment's `HBROKER_TOKEN` names, or else the operator's token of the
-    network which runs on this host with its root at this address.
+    `token`: None: the file that the environment's `HBROKER_TOKEN` names, or else that of the context of this
+    network, or else the operator's token of the network which runs on this host with its root at this
+    address.
     """
     return os.fspath(token or known_token(root))
 
@@ -156,13 +159,20 @@ class CredentialFiles:
 
 
 def known_authority(root: Address, base: Path = _STATE_DIR) -> str:
-    """The path of the certificate of the authority: what `HBROKER_AUTHORITY` says, or else `authority_at`."""
-    return os.environ.get("HBROKER_AUTHORITY") or authority_at(base, root)
+    """The path of the certificate of the authority: what `HBROKER_AUTHORITY` says, or else the context of the
+    network with this root, or else `authority_at`. Raises ConfigError and ConfigErrors as `contexts.load`."""
+    return os.environ.get("HBROKER_AUTHORITY") or _of_context(root, "authority") or authority_at(base, root)
 
 
 def known_token(root: Address, base: Path = _STATE_DIR) -> str:
-    """The path of a token: what `HBROKER_TOKEN` says, or else `token_at`."""
-    return os.environ.get("HBROKER_TOKEN") or token_at(base, root)
+    """The path of a token: what `HBROKER_TOKEN` says, or else the context of the network with this root, or
+    else `token_at`. Raises as `known_authority`."""
+    return os.environ.get("HBROKER_TOKEN") or _of_context(root, "token") or token_at(base, root)
+
+
+def _of_context(root: Address, field: Literal["authority", "token"]) -> str:
+    context = contexts.chosen_for(root)
+    return getattr(context, field, "")
 
 
 def authority_at(base: Path, root: Address) -> str:

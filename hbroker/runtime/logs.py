@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import IO, Literal
 
@@ -19,6 +20,18 @@ Style = Literal["text", "json"]
 
 _FIELDS = "hbroker_fields"
 _LEVEL_NAMES = {"warning": "warn"}
+
+
+def audit_fields(node: str, event: str, fields: Mapping[str, object]) -> dict[str, object]:
+    """The record of an event in the audit (docs/audit.md): as in the log, with a version."""
+    moment = _text_of(datetime.now(UTC))
+    known: dict[str, object] = {"v": 1, "time": moment, "node": node, "event": event}
+    return known | dict(fields) | known
+
+
+def pairs(fields: Mapping[str, object]) -> list[str]:
+    """The fields as `key=value`. A value with spaces, quotes or `=` is written as a JSON string."""
+    return [f"{key}={plain(value)}" for key, value in fields.items()]
 
 
 class EventLog:
@@ -75,9 +88,8 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line, followed by the lines of the traceback, if there is one."""
         level = _LEVEL_NAMES.get(_level(record), _level(record))
-        words = [_time(record), f"{level:<5}", self._node, _plain(record.getMessage())]
-        words += [f"{key}={_plain(value)}" for key, value in _fields(record).items()]
-        line = " ".join(words)
+        words = [_time(record), f"{level:<5}", self._node, plain(record.getMessage())]
+        line = " ".join([*words, *pairs(_fields(record))])
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -106,7 +118,11 @@ class JsonFormatter(logging.Formatter):
 
 
 def _time(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
+    return _text_of(datetime.fromtimestamp(record.created, UTC))
+
+
+def _text_of(moment: datetime) -> str:
+    """RFC 3339."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -119,7 +135,8 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return fields
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """The value as one word: as it is, or as a JSON string."""
     text = "null" if value is None else str(value)
-    plain = text and text.isprintable() and not any(c in ' "=' for c in text)
-    return text if plain else json.dumps(text)
+    is_plain = text and text.isprintable() and not any(c in ' "=' for c in text)
+    return text if is_plain else json.dumps(text)

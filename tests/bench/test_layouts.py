@@ -49,7 +49,8 @@ def test_each_depth_of_a_tree_has_its_own_owner_and_figures() -> None:
     assert 0 < sum(group["owner_cpu_s"] for group in found["groups"]) < found["broker_cpu_s"] + 0.1
 
 
-def test_joining_nodes_are_measured() -> None:
+@pytest.mark.parametrize("flags", [(), ("--sealed",)])
+def test_joining_nodes_are_measured(flags: tuple[str, ...]) -> None:
     code, found = bench("join", "-n", "12", "--window", "5", seconds=None)
     assert (code, found["joined"], found["at_once"]) == (DONE, 12, 5), found
     assert 0 < found["join_us"]["p50"] <= found["join_us"]["p999"] < 30e6

@@ -58,7 +58,12 @@ def test_each_shell_gets_its_function(name: str, shell: Shell) -> None:
 
 def test_commands_are_completed(shell: Shell) -> None:
     assert shell.completions("hbroker ") == [f"plain,{name}" for name in COMMANDS]
-    assert shell.completions("hbroker c") == ["plain,check", "plain,clients", "plain,capture"]
+    assert shell.completions("hbroker c") == [
+        "plain,check",
+        "plain,clients",
+        "plain,capture",
+        "plain,context",
+    ]
 
 
 def test_flags_are_completed(shell: Shell) -> None:

@@ -48,6 +48,7 @@ class FakeCore:
         """Whether each session is persistent."""
         self.subscriptions: dict[tuple[int, str], int] = {}
         self.messages: dict[str, bytes] = {}
+        self.published: list[tuple[str, bytes, int, bool]] = []
         self.retained_sent: list[tuple[int, str, int]] = []
         self.retained_parts: list[tuple[str, str]] = []
         """For each call of `send_retained`: its subtree and its first topic."""
@@ -301,6 +302,7 @@ class FakeCore:
         return sum(topic_matches(filter, topic) for _, filter in self.subscriptions)
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int:
+        self.published.append((topic, payload, qos, retain))
         if retain:
             message = pb.Publish(topic=topic, payload=payload, retain=True)
             self.take_retained([message.SerializeToString()])

@@ -12,7 +12,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.admin import requests
 from hbroker.protocol.admin.client import AdminClient, order_credential
 from hbroker.protocol.admin.requests import MEMORY
-from hbroker.protocol.events import Ordered
+from hbroker.protocol.events import Ordered, OrderRefused
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD
 from hbroker.protocol.packets import Address, Reason, body_of, pack
 from tests.protocol.world import World
@@ -177,6 +177,30 @@ def test_an_order_without_the_join_key_is_refused() -> None:
     assert world.owners("home/kitchen/x") == ["kitchen"]
     assert orders_carried_out(world, "kitchen") == 0
     assert send_order(world, "kitchen", LEAVE, key=KEY).done
+
+
+def test_who_gave_an_order_and_whose_order_was_refused_is_reported() -> None:
+    world = small_network(KEY)
+    world.events("kitchen")
+    send_order(world, "kitchen", CLAIM, "attic")
+    assert world.events("kitchen") == [], "without a proof it only asks for a nonce"
+    send_order(world, "kitchen", LEAVE, key=b"another secret of some length")
+    (refused,) = world.events("kitchen")
+    assert isinstance(refused, OrderRefused)
+    assert (refused.order, refused.client, refused.suppressed) == ("leave", "", 0)
+    assert refused.address[0] == "10.0.3.1"
+    for _ in range(3):
+        send_order(world, "kitchen", CLAIM, "$SYS/a", KEY)
+    world.advance(1)
+    send_order(world, "kitchen", CLAIM, "$SYS/b", KEY)
+    found = [event for event in world.events("kitchen") if isinstance(event, OrderRefused)]
+    assert found[-1].subtree == "$SYS/b"
+    assert "is no subtree that can be moved" in found[-1].why
+    assert sum(1 + event.suppressed for event in found) >= 4, "all are counted, and copies of the one before"
+    assert len(found) < 4, "one in a second"
+    assert send_order(world, "kitchen", CLAIM, "home/hall", KEY).done
+    (ordered,) = [event for event in world.events("kitchen") if isinstance(event, Ordered)]
+    assert (ordered.order, ordered.subtree, ordered.address[0]) == ("claim", "home/hall", "10.0.3.1")
 
 
 def test_a_replayed_order_is_not_carried_out_again() -> None:

@@ -223,3 +223,33 @@ def test_random_bytes_are_no_token() -> None:
     for length in range(200):
         with pytest.raises(InvalidToken):
             verify(chance.randbytes(length), AUTHORITIES, NOW)
+
+
+class PanicException(BaseException):
+    """As pyo3 raises it for a panic of Rust: no Exception, and of a class that each library makes."""
+
+
+class _Panicking:
+    """Biscuit's class with a defect."""
+
+    raised: type[BaseException] = PanicException
+
+    @classmethod
+    def from_bytes(cls, data: bytes, key: object) -> None:
+        raise cls.raised("index out of bounds")
+
+
+def test_a_token_by_which_biscuit_panics_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("biscuit_auth.Biscuit", _Panicking)
+    with pytest.raises(InvalidToken, match="no authority that is believed has signed the token"):
+        verify(TOKEN, AUTHORITIES, NOW)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_the_end_of_the_process_is_no_invalid_token(
+    monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    monkeypatch.setattr("biscuit_auth.Biscuit", _Panicking)
+    monkeypatch.setattr(_Panicking, "raised", raised)
+    with pytest.raises(raised):
+        verify(TOKEN, AUTHORITIES, NOW)

@@ -7,7 +7,6 @@ Alerts go to standard output and, as retained messages, to the network. Progress
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -19,11 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from hbroker.addresses import format_address
 from hbroker.cli.analysis.alerts import PREFIX, Announcer
 from hbroker.cli.analysis.spark import Job, address_of, errors_of_spark, spark_log
 from hbroker.cli.commands import Option
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import ADDRESS, SECONDS, WHOLE, Value, address, all_of, not_negative, positive
+from hbroker.cli.flags import ADDRESS, SECONDS, WHOLE, Value, all_of, not_negative, positive
 from hbroker.cli.output import Style, print_json_line, styled
 from hbroker.errors import ConfigError
 
@@ -67,7 +67,8 @@ follow_flags: Final = all_of(
     _flag(
         "--root",
         type=ADDRESS,
-        help="the network that hears the alerts (default: $HBROKER_ROOT, or 127.0.0.1:7700)",
+        help="the network that hears the alerts (default: $HBROKER_ROOT, that of the context, or "
+        "127.0.0.1:7700)",
     ),
     _flag("--no-publish", is_flag=True, help="tell no network"),
     _pair_flag("--alert-imbalance", default="2,3", help="largest over mean load that raises an alert"),
@@ -113,8 +114,10 @@ class FollowFlags:
         """Publishes alerts, unless it is told to publish none. Raises ConfigError."""
         if self.no_publish:
             return nullcontext()
+        from hbroker.runtime.address import parse_place
+
         try:
-            root = self.root or address(os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700")
+            root = self.root or format_address(parse_place(None))
         except ValueError as error:
             remedy = "set it to HOST:PORT, or give --root"
             raise ConfigError(str(error), file="$HBROKER_ROOT", remedy=remedy) from error

@@ -53,7 +53,7 @@ _TAKES: Final[dict[str, tuple[str, ...]]] = {
     "tree": (*_LOAD, "depth", "sealed"),
     "sessions": ("clients", "duration", *_TARGET),
     "resolve": ("clients", "depth", "sealed"),
-    "join": ("clients", "window"),
+    "join": ("clients", "window", "sealed"),
 }
 LAYOUTS: Final = tuple(_TAKES)
 _SOME: Final = frozenset(flag for flags in _TAKES.values() for flag in flags)

@@ -80,6 +80,7 @@ pub mod packet {
     pub const ORDERACK: u32 = 0xe2;
     pub const AUTHENTICATED: u32 = 0xea;
     pub const REVOKED: u32 = 0xf2;
+    pub const AUDIT: u32 = 0xfa;
 }
 
 pub mod address {
@@ -236,6 +237,7 @@ pub mod checks {
     use super::Checks;
 
     pub const ADDRESS: Checks = &[];
+    pub const AUDIT: Checks = &[(0x0a, Utf8)];
     pub const AUTHENTICATED: Checks = &[];
     pub const CHOICE_RECORD: Checks = &[];
     pub const CUT: Checks = &[(0x0a, Utf8), (0x12, Utf8), (0x1a, Message(ADDRESS))];

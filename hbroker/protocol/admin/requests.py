@@ -19,7 +19,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.admin.client import order_credential
 from hbroker.protocol.context import NodeContext
-from hbroker.protocol.events import Ordered
+from hbroker.protocol.events import Ordered, OrderRefused, Suppression
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.child.claim_states import ClaimState
 from hbroker.protocol.hierarchy.child.subtree_claim import SubtreeClaim
@@ -93,6 +93,7 @@ class OrderHandler:
         self._nonces = nonces
         self._requests: ExpiringCache[int, _Request] = ExpiringCache(MOST_REMEMBERED)
         self._under_way: list[_Request] = []
+        self._refusals = Suppression()
         self.leave_requested = False
         """Whether an order asked this node to leave."""
         self.is_leaving = False
@@ -110,10 +111,13 @@ class OrderHandler:
             self._answer(requester, order, Reason.REASON_NOT_RESPONSIBLE, text)
         elif not requester.rights.may_write(_ORDERS, False):
             text = f"the token of the client does not let it write {_ORDERS}"
+            self._report_refusal(now, requester, order, text)
             self._answer(requester, order, Reason.REASON_NOT_AUTHORIZED, text)
         elif not self._is_proved(now, requester.address, order):
             nonce = self._nonces.current(now, "order", *requester.address, order.request)
             text = "the order does not prove the network's join key: give --join-key-file"
+            if order.credential:  # Without one, the operator only asks for a nonce.
+                self._report_refusal(now, requester, order, "its proof of the join key is wrong or too old")
             self._answer(requester, order, Reason.REASON_NOT_AUTHORIZED, text, nonce)
         else:
             request = self._requests.get(now, order.request)
@@ -163,11 +167,13 @@ class OrderHandler:
         return order.kind == pb.ORDER_KIND_LEAVE or self._requests.has_room(now)
 
     def _begin(self, now: int, request: _Request) -> None:
-        request.refusal = self._refusal(request.order)
+        order, requester = request.order, request.requester
+        request.refusal = self._refusal(order)
         if request.refusal:
+            self._report_refusal(now, requester, order, request.refusal[1])
             return
-        order = request.order
-        self._context.diagnostics.add_event(Ordered(_NAMES[order.kind], order.subtree))
+        ordered = Ordered(_NAMES[order.kind], order.subtree, requester.address, _client_of(requester))
+        self._context.diagnostics.add_event(ordered)
         self._under_way.append(request)
         match order.kind:
             case pb.ORDER_KIND_LEAVE:
@@ -177,6 +183,14 @@ class OrderHandler:
                 self._claims.add(now, order.subtree)
             case pb.ORDER_KIND_HAND_BACK:
                 self._claims.hand_back(now, order.subtree)
+
+    def _report_refusal(self, now: int, requester: Requester, order: pb.Order, why: str) -> None:
+        suppressed = self._refusals.suppressed_before(now)
+        if suppressed is not None:
+            name = _NAMES.get(order.kind, str(order.kind))
+            client = _client_of(requester)
+            refused = OrderRefused(name, order.subtree, requester.address, client, why, suppressed)
+            self._context.diagnostics.add_event(refused)
 
     def _refusal(self, order: pb.Order) -> tuple[pb.Reason, str] | None:
         """The reason and text of an order that this node cannot carry out; None: it can."""
@@ -268,3 +282,8 @@ class OrderHandler:
 def _why(refused: pb.JoinAck) -> str:
     holder = f", held by {refused.holder.node} ({refused.holder.subtree!r})" if refused.holder.node else ""
     return f"{refused.node} refused it: {reason_name(refused.reason)}{holder}"
+
+
+def _client_of(requester: Requester) -> str:
+    """The client id that the requester's token names; empty: none."""
+    return " and ".join(requester.rights.clients)

@@ -21,7 +21,7 @@ from hbroker._native import RightsRequestedEvent
 from hbroker.identity.revocation_list import short_id
 from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
-from hbroker.protocol.events import TokenRefused
+from hbroker.protocol.events import Suppression, TokenRefused
 from hbroker.protocol.timers import TimerQueue
 from hbroker.rights.rights import ALL_RIGHTS, BlockRights, Rights
 from hbroker.rights.verified import InvalidToken, VerifiedToken
@@ -40,8 +40,6 @@ _LOOKS: Final = 2
 """For each new association, so many old ones are looked at, if they have ended."""
 _REVIEWS: Final = 64
 """So many tokens are verified again at a time: a lease must not wait for all of them."""
-_REPORT_EVERY: Final = timers.SECOND
-"""At most one refused token is reported in this time. All are counted."""
 
 
 @dataclass(slots=True)
@@ -76,7 +74,7 @@ class ClientRights:
         self._users: dict[int, int] = {}
         """How many associations have the rights of each key."""
         self._expiries: TimerQueue[int] = TimerQueue()
-        self._report_from = 0
+        self._refusals = Suppression()
 
     # Change
 
@@ -195,6 +193,6 @@ class ClientRights:
 
     def _refuse(self, now: int, event: RightsRequestedEvent, why: str) -> None:
         self._diagnostics.count("tokens_refused")
-        if now >= self._report_from:
-            self._report_from = now + _REPORT_EVERY
-            self._diagnostics.add_event(TokenRefused(event.source, why))
+        suppressed = self._refusals.suppressed_before(now)
+        if suppressed is not None:
+            self._diagnostics.add_event(TokenRefused(event.source, why, suppressed))

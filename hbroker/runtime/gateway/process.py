@@ -40,7 +40,7 @@ from hbroker.runtime.credentials import credentials_of, key_log_file
 from hbroker.runtime.gateway.native_gateway import NativeGateway, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.launcher.ports import require_listeners
-from hbroker.runtime.logs import EventLog
+from hbroker.runtime.logs import EventLog, audit_fields
 from hbroker.runtime.process_usage import resident_bytes
 from hbroker.runtime.telemetry import Facts, Recorder
 
@@ -196,6 +196,8 @@ class _Process:
         while (gateway_event := control.poll_event()) is not None:
             log = self._log.warning if gateway_event.name in WARNINGS else self._log.debug
             log(gateway_event.name, **gateway_event.fields)
+            fields = audit_fields(self._settings.name, gateway_event.name, gateway_event.fields)
+            self._guard(control.audit, now, gateway_event.name, fields)
         self._check_progress(now)
         self._plan(now, at_once=BATCH in (len(events), len(messages), len(mqtt_events)))
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import re
 import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -35,26 +35,15 @@ from hbroker.identity.authority import AuthorityCertificate
 from hbroker.identity.certificate import NodeCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.identity.revocation_list import RevocationAuthority
-from hbroker.protocol.events import (
-    ChildJoined,
-    JoinDenied,
-    LeaseLost,
-    NameTaken,
-    NodeEvent,
-    PolicyLowered,
-    Refused,
-    RevocationsRefused,
-    TokenRefused,
-    Unproved,
-)
+from hbroker.protocol.events import NodeEvent, event_name
 from hbroker.protocol.node import Node
-from hbroker.protocol.packets import reason_name
 from hbroker.rights.token import verify
 from hbroker.rights.verified import VerifiedToken
 from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, node_certificate
 from hbroker.runtime.driver import Driver
-from hbroker.runtime.logs import EventLog
+from hbroker.runtime.logs import EventLog, audit_fields
+from hbroker.runtime.node.event_entries import WARNINGS, entry_of
 from hbroker.runtime.node.revoked_file_watch import RevokedFileWatch
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.runtime.node.writer_threads import StateWriter
@@ -71,17 +60,6 @@ SHORT_DRAIN_S: Final = 0.1
 
 WATCH_S: Final = 1.0
 """Seconds between two looks at how the store's disk does, and at the list of revoked tokens."""
-
-_WARNINGS: Final = (
-    Refused,
-    Unproved,
-    NameTaken,
-    LeaseLost,
-    PolicyLowered,
-    JoinDenied,
-    TokenRefused,
-    RevocationsRefused,
-)
 
 _STOPPED: Final = 0
 _FAILED: Final = 1
@@ -165,6 +143,7 @@ class _Process:
         self._configured, self._reload = settings, reload
         self._authorities = _authorities(settings)
         self._revoked = RevokedFileWatch(settings.security)
+        self._fingerprints = _fingerprints(settings)
         if files is not None:
             had_store = self._open_store(files.path.with_name(f"{files.path.name}.store"))
             if restored is not None:
@@ -280,8 +259,12 @@ class _Process:
         credentials = credentials_of(self._configured.security, self._configured.name)
         if credentials is None:
             return
-        authorities = _authorities(self._configured)
+        authorities, fingerprints = _authorities(self._configured), _fingerprints(self._configured)
         self._endpoint.set_credentials(credentials)
+        for key, event in (("authorities", "authority_changed"), ("certificate", "certificate_changed")):
+            if fingerprints[key] != self._fingerprints[key]:
+                self._tell(self._log.info, event, {key: fingerprints[key]})
+        self._fingerprints = fingerprints
         if authorities != self._authorities:
             self._authorities = authorities
             self._node.review_tokens(clock(), [RevocationAuthority.of(key) for key in authorities])
@@ -382,22 +365,13 @@ class _Process:
         return False
 
     def _log_event(self, node_event: NodeEvent) -> None:
-        entry = {field.name: getattr(node_event, field.name) for field in fields(node_event)}
-        if isinstance(node_event, Refused):
-            entry["reason"] = reason_name(node_event.reason)
-        if isinstance(node_event, ChildJoined | JoinDenied | NameTaken | TokenRefused):
-            entry["address"] = format_address(node_event.address)
-        if isinstance(node_event, NameTaken):
-            entry["advice"] = "it claims nothing until the other has left: give one of the two another name"
-        if isinstance(node_event, Unproved):
-            entry["advice"] = "see that both nodes have the network's join key; this one goes on asking"
-        if isinstance(node_event, RevocationsRefused):
-            entry["advice"] = "put back the file `revoked` of the authority; what is known stays in force"
-        event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node_event).__name__).lower()
-        if isinstance(node_event, _WARNINGS):
-            self._log.warning(event, **entry)
-        else:
-            self._log.info(event, **entry)
+        log = self._log.warning if isinstance(node_event, WARNINGS) else self._log.info
+        self._tell(log, event_name(type(node_event)), entry_of(node_event))
+
+    def _tell(self, log: Callable[..., None], event: str, entry: Mapping[str, object]) -> None:
+        """Logs an event, and publishes it below `$SYS/audit`."""
+        log(event, **entry)
+        self._node.audit(clock(), event, audit_fields(self._configured.name, event, entry))
 
 
 def _authorities(settings: NodeSettings) -> list[Ed25519PublicKey]:
@@ -408,6 +382,18 @@ def _authorities(settings: NodeSettings) -> list[Ed25519PublicKey]:
         authority.public_key
         for authority in AuthorityCertificate.load_file(Path(settings.security.authority))
     ]
+
+
+def _fingerprints(settings: NodeSettings) -> dict[str, str]:
+    """The first 16 bytes of SHA-256 of the keys of the authorities that the node believes, and of its own
+    certificate. Raises ConfigError and OSError."""
+    if not settings.security.is_on:
+        return {"authorities": "", "certificate": ""}
+    known = AuthorityCertificate.load_file(Path(settings.security.authority))
+    certificate = Identity.load(Path(settings.security.identity), settings.name).chain[0]
+    keys = [each.public_key.public_bytes_raw() for each in known]
+    authorities, own = [sha256(key).digest()[:16].hex() for key in keys], sha256(certificate).digest()[:16]
+    return {"authorities": ",".join(authorities), "certificate": own.hex()}
 
 
 def _token_key(settings: NodeSettings) -> bytes:

@@ -132,9 +132,9 @@ class TokenNode:
             self.node.handle_timeout(self.now)
         self.now = end
 
-    def refused(self) -> list[str]:
+    def refused(self) -> list[tuple[str, int]]:
         events = iter(self.node.poll_event, None)
-        return [event.why for event in events if isinstance(event, TokenRefused)]
+        return [(event.why, event.suppressed) for event in events if isinstance(event, TokenRefused)]
 
 
 @pytest.mark.parametrize("link", [None, 1])
@@ -188,10 +188,10 @@ def test_who_shows_no_valid_token_may_do_nothing_and_is_reported_once_in_a_secon
     node = TokenNode()
     for number, token in enumerate((b"", b"forged", b"forged")):
         assert node.show(number, token) == NO_RIGHTS.key
-    assert node.refused() == ["the client has no token"]
+    assert node.refused() == [("the client has no token", 0)]
     node.pass_time(1)
     node.show(9, b"forged")
-    assert node.refused() == ["nobody has signed it"]
+    assert node.refused() == [("nobody has signed it", 2)]
     assert node.subscribe(NO_RIGHTS.key, "home", link=None).reason == Reason.REASON_NOT_AUTHORIZED
     assert node.node.status(node.now)["counters"]["tokens_refused"] == 4  # type: ignore[index]
 

@@ -182,6 +182,7 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::OrderAck => "orderack",
         Kind::Authenticated => "authenticated",
         Kind::Revoked => "revoked",
+        Kind::Audit => "audit",
     }
 }
 

@@ -102,6 +102,7 @@ pub enum Kind {
     OrderAck,
     Authenticated,
     Revoked,
+    Audit,
 }
 
 impl<'a> Header<'a> {
@@ -338,6 +339,7 @@ fn control(tag: u32) -> Option<(Kind, Checks)> {
         packet::ORDERACK => (Kind::OrderAck, checks::ORDER_ACK),
         packet::AUTHENTICATED => (Kind::Authenticated, checks::AUTHENTICATED),
         packet::REVOKED => (Kind::Revoked, checks::REVOKED),
+        packet::AUDIT => (Kind::Audit, checks::AUDIT),
         _ => return None,
     })
 }

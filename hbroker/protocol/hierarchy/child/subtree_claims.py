@@ -93,6 +93,13 @@ class SubtreeClaims:
         return self._claims.get(subtree)
 
     @property
+    def root_link(self) -> int | None:
+        """The link to the root, over which this node holds its own subtree below `$SYS`; None: there is none
+        now."""
+        own = self._claims.get(self._own)
+        return own.link if own is not None and own.is_held else None
+
+    @property
     def subtrees(self) -> list[str]:
         """All claimed subtrees, without the node's own one below `$SYS`."""
         return [subtree for subtree in self._claims if subtree != self._own]

@@ -35,7 +35,7 @@ from hbroker.protocol.handover.subtree_state import (
     transfer_packets,
 )
 from hbroker.protocol.hierarchy.parent.delegation import DELEGATION, Child, DelegationEvent, DelegationState
-from hbroker.protocol.ownership.jurisdiction import Delegation
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation
 from hbroker.protocol.packets import Cut, Reason, cut_of, pack
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.state_machine import StateMachine
@@ -251,6 +251,13 @@ class Delegations:
     def raise_epoch(self, epoch: int) -> None:
         """Later epochs of this node are above this one, which another node granted it."""
         self.highest_epoch = max(self.highest_epoch, epoch)
+
+    def holder_of_name(self, link: int) -> str | None:
+        """The node that holds its own subtree below `$SYS` over this link; None: there is none."""
+        child = next(iter(self._by_link.get(link, {}).values()), None)
+        name = "" if child is None else child.delegation.node
+        named = self.children.get(f"{STATUS_ROOT}/{name}")
+        return name if named is not None and named.delegation.link == link else None
 
     def handle_timeout(self, now: int) -> None:
         """Takes back the subtrees whose leases have ended, and goes on with the handovers."""

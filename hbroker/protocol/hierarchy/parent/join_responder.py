@@ -16,7 +16,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.context import NodeContext
-from hbroker.protocol.events import JoinDenied
+from hbroker.protocol.events import JoinDenied, Suppression
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.join_proofs import Nonces, invitation_credential, is_proof, join_credential
 from hbroker.protocol.hierarchy.parent.delegation import Child
@@ -171,8 +171,7 @@ class JoinResponder:
         self._fencing: ExpiringCache[str, bool] = ExpiringCache(MOST_FENCING)
         """Subtrees whose new owner will be under `fence`. What is delegated below them must be under `fence`
         first."""
-        self._next_report = 0
-        """When a JOIN that is not proved is reported again."""
+        self._denials = Suppression()
 
     # Change
 
@@ -232,9 +231,9 @@ class JoinResponder:
     def _deny(self, now: int, requester: Requester, applicant: Applicant, why: str) -> None:
         """Counts a JOIN that was not proved. Reports it, unless another one was reported a moment ago."""
         self._diagnostics.drop(why)
-        if now >= self._next_report:
-            self._next_report = now + timers.SECOND
-            denied = JoinDenied(applicant.subtree, applicant.node, requester.address, why)
+        suppressed = self._denials.suppressed_before(now)
+        if suppressed is not None:
+            denied = JoinDenied(applicant.subtree, applicant.node, requester.address, why, suppressed)
             self._diagnostics.add_event(denied)
 
     def _decide(self, now: int, requester: Requester, join: pb.Join, applicant: Applicant) -> None:
