@@ -115,7 +115,7 @@ class OwnerSubscriptions:
         self._watch = watch
         self._clock = context.clock
         self._storage = context.storage
-        self.subscription_store = SubscriptionStore(settings.limits.subscriptions)
+        self.subscription_store = SubscriptionStore(settings.limits.subscriptions, settings.workspaces)
         """The stored subscriptions."""
         self.sessions = SessionTable(
             context.core,

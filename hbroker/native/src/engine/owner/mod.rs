@@ -24,3 +24,4 @@ pub mod shared_groups;
 pub mod subscriptions;
 pub mod throttle;
 pub mod throttled_links;
+pub mod workspace_rates;
