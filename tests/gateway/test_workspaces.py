@@ -43,7 +43,7 @@ def test_clients_of_equal_ids_in_two_workspaces_are_connected_together() -> None
     clients = {at: gateway.connect("same", listener=at) for at in NAMES}
     for at, client in clients.items():
         assert client.subscribe("home/+", "#", "$share/group/home/#") == [1, 1, 1]
-        filters = set(gateway.control._context.connection_table.of_client(NAMES[at]).subscriptions)  # type: ignore[union-attr]
+        filters = set(gateway.control._context.connection_table.of_client(NAMES[at]).subscriptions)
         assert filters == {"home/+", "#", "$share/group/home/#"}
     for client in clients.values():
         assert client.closed is None
