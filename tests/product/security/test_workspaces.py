@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import hbroker
 from hbroker import ConfigError, InvalidTopic, Refused, Will, sync
 from hbroker.identity.authority import Authority
 from hbroker.protocol.packets import Reason
@@ -84,15 +87,16 @@ def refused(reason: int = Reason.REASON_NOT_AUTHORIZED) -> Iterator[None]:
     assert refusal.value.reason == reason
 
 
-def texts(messages: sync.Subscription, end: str = "end") -> list[tuple[str, str]]:
+def texts(messages: sync.Subscription, *, takes_retained: bool = False) -> list[tuple[str, str]]:
     """The topics and payloads up to the message `end`, without it."""
     found: list[tuple[str, str]] = []
     while True:
         message = messages.next(timeout=PATIENCE)
         assert message is not None, found
-        if message.payload == end.encode():
+        if message.payload == b"end":
             return found
-        found.append((message.topic, message.payload.decode()))
+        if not message.retained or takes_retained:
+            found.append((message.topic, message.payload.decode()))
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -131,7 +135,7 @@ def test_retained_messages_and_wills_stay_in_their_workspace(site: Site) -> None
         for space, client in clients.items():
             with client.subscribe("kept/#", "end", qos=1) as messages:
                 client.publish("end", "end", qos=1)
-                assert texts(messages) == [("kept/x", f"{space}")]
+                assert texts(messages, takes_retained=True) == [("kept/x", f"{space}")]
             message = wills[space].next(timeout=PATIENCE)
             assert message is not None
             assert (message.topic, message.payload) == ("wills/one", f"{space}".encode())
@@ -230,6 +234,51 @@ def raw_client(site: Site, token: Path) -> Iterator[sync.Client]:
         client = site.with_token(token)
     with client:
         yield client
+
+
+def test_a_client_pool_and_both_commands_are_in_the_workspace_of_their_token(site: Site) -> None:
+    token = site.token("acme")
+    flags = [
+        "--cafile",
+        str(site.authority),
+        "-h",
+        *site.root.rsplit(":", 1)[:1],
+        "-p",
+        site.root.rsplit(":", 1)[1],
+    ]
+
+    async def receive(text: str) -> tuple[str, bytes]:
+        async with (
+            hbroker.client_pool(site.root, authority=site.authority, token=token) as pool,
+            (await pool.connect(client_id="one")).subscribe("home/#", qos=1) as messages,
+        ):
+            publisher = await pool.connect(client_id="two")
+            await publisher.publish("home/oven", text, qos=1)
+            message = await anext(aiter(messages))
+            return message.topic, message.payload
+
+    assert asyncio.run(receive("pool")) == ("home/oven", b"pool")
+    operator = site.token(None, read=("$workspace/#",), write=("$workspace/#",), retain=True)
+    for file, named, environment in (
+        (token, [], {}),
+        (operator, ["--workspace", "acme"], {"HBROKER_WORKSPACE": "other"}),
+        (operator, [], {"HBROKER_WORKSPACE": "acme"}),
+    ):
+        given = {**os.environ, "HBROKER_TOKEN": str(file), **environment}
+
+        def run(name: str, *more: str, given: dict[str, str] = given, named: list[str] = named) -> str:
+            command = [Path(sys.executable).parent / name, *flags, *named, "-t", "commands", *more]
+            done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=PATIENCE)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        text = f"{file.name} {named} {environment}"
+        run("hpub", "-q", "1", "-r", "-m", text)
+        assert run("hsub", "-v", "-q", "1", "-C", "1") == f"commands {text}\n"
+        with site.connect("acme") as client, client.subscribe("commands", qos=1) as messages:
+            message = messages.next(timeout=PATIENCE)
+            assert message is not None
+            assert message.payload == text.encode()
 
 
 def test_quotas_of_a_workspace(site: Site) -> None:
