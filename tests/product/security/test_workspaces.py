@@ -267,7 +267,7 @@ def test_a_client_pool_and_both_commands_are_in_the_workspace_of_their_token(sit
         given = {**os.environ, "HBROKER_TOKEN": str(file), **environment}
 
         def run(name: str, *more: str, given: dict[str, str] = given, named: list[str] = named) -> str:
-            command = [Path(sys.executable).parent / name, *flags, *named, "-t", "commands", *more]
+            command = [str(Path(sys.executable).parent / name), *flags, *named, "-t", "commands", *more]
             done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=PATIENCE)
             assert done.returncode == 0, done.stderr
             return done.stdout
