@@ -42,13 +42,15 @@ class Rights:
     All names are those of the network, as packets have them (`hbroker.workspace`). `blocks`: without
     duplicates and sorted, because their order has no meaning. `clients`: the client ids that blocks name,
     likewise. `is_unlimited`: everything is allowed, as to a node; there are no blocks then. `workspace`: of
-    which the holder is a client; empty: of none. Raises ValueError if there are no blocks otherwise.
+    which the holder is a client; empty: of none. `named_client`: the client id that the authority's own block
+    names, and nobody who appended one; empty: none. Raises ValueError if there are no blocks otherwise.
     """
 
     blocks: tuple[BlockRights, ...]
     clients: tuple[str, ...] = ()
     is_unlimited: bool = False
     workspace: str = ""
+    named_client: str = ""
     key: int = field(init=False, compare=False)
     """A 64-bit number. Equal rights have equal keys, and different rights have different ones (but for
     collisions of the first 64 bits of SHA-256). 0: unlimited rights, and no others. The expiry of a token is
@@ -92,7 +94,7 @@ class Rights:
 
     def _hash(self) -> int:
         blocks = [(block.read, block.write, block.retain, block.share) for block in self.blocks]
-        more = [self.workspace] if self.workspace else []
+        more = [self.workspace, self.named_client] if self.workspace or self.named_client else []
         digest = sha256(json.dumps([blocks, self.clients, *more]).encode("ascii")).digest()
         return int.from_bytes(digest[:8], "big") or 1
 

@@ -49,11 +49,12 @@ class Contents:
     @property
     def rights(self) -> Rights:
         """What all blocks allow, by the names of the network."""
-        workspace = self.workspace
+        workspace, named = self.workspace, self.blocks[0].client
         return Rights(
             tuple(_absolute(block.rights, workspace) for block in self.blocks if block.rights is not None),
             tuple(workspace.client_name(block.client) for block in self.blocks if block.client is not None),
             workspace=workspace.name,
+            named_client=workspace.client_name(named) if named is not None else "",
         )
 
     @property
