@@ -34,14 +34,14 @@ class QuotaCounts:
 
     def add(self, session: int, filter: str) -> None:
         """Counts a subscription, even beyond the quotas."""
-        counts = self._by_name.get(name_of(filter))
+        counts = self._of(filter)
         if counts is not None:
             counts.subscriptions += 1
             counts.by_session[session] += 1
 
     def remove(self, session: int, filter: str) -> None:
         """Counts a subscription less, which was counted."""
-        counts = self._by_name.get(name_of(filter))
+        counts = self._of(filter)
         if counts is not None:
             counts.subscriptions -= 1
             counts.by_session[session] -= 1
@@ -50,10 +50,14 @@ class QuotaCounts:
 
     def has_room(self, session: int, filter: str) -> bool:
         """Whether another subscription of a session stays within the quotas."""
-        counts = self._by_name.get(name_of(filter))
+        counts = self._of(filter)
         if counts is None:
             return True
         quotas, sessions = counts.quotas, counts.by_session
         if quotas.sessions and session not in sessions and len(sessions) >= quotas.sessions:
             return False
         return not quotas.subscriptions or counts.subscriptions < quotas.subscriptions
+
+    def _of(self, filter: str) -> _Counts | None:
+        """What the workspace of a filter uses; None: it has no quotas."""
+        return self._by_name.get(name_of(filter)) if self._by_name else None
