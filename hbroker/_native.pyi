@@ -106,7 +106,7 @@ class Config:
         credentials: Credentials | None = None,
         requires_tokens: bool = False,
         workspace: str = "",
-        workspace_rates: Sequence[tuple[str, int]] = (),
+        workspace_rates: Sequence[tuple[str, int]] = ...,
     ) -> Config: ...
     @property
     def publisher(self) -> int:
