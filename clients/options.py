@@ -12,9 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from hbroker.workspace import name_is_valid
+
 from .flags import Flag, Values, whole
 
-__all__ = ["SHARED", "UNSUPPORTED", "Url", "client_id", "qos_flag", "target"]
+__all__ = ["SHARED", "UNSUPPORTED", "Url", "client_id", "qos_flag", "target", "workspace"]
 
 
 class Url(NamedTuple):
@@ -54,8 +56,20 @@ def client_id(values: Values) -> str | None:
     return values[ID]
 
 
+def workspace(values: Values) -> str | None:
+    """The workspace: of the flag, or else of the environment; None: that of the token. Raises UsageError."""
+    named = os.environ.get("HBROKER_WORKSPACE")
+    return values[WORKSPACE] or (WORKSPACE.check(named) if named else None)
+
+
 def _not_empty(text: str) -> str:
     if not text:
+        raise ValueError(text)
+    return text
+
+
+def _workspace(text: str) -> str:
+    if not name_is_valid(text):
         raise ValueError(text)
     return text
 
@@ -130,6 +144,14 @@ CONTEXT: Final = Flag[str | None](
     refusal="--context argument given but no context specified.",
     help="how to reach the network (default: HBROKER_CONTEXT, or as `hbroker context use` says)",
 )
+WORKSPACE: Final = Flag[str | None](
+    "--workspace",
+    argument="workspace",
+    metavar="NAME",
+    type=_workspace,
+    refusal="Invalid workspace name given: {}",
+    help="topics are those of this workspace (default: HBROKER_WORKSPACE, or that of the token)",
+)
 ID: Final = Flag[str | None](
     "-i",
     "--id",
@@ -179,6 +201,7 @@ SHARED: Final[tuple[Flag[Any], ...]] = (
     AUTHORITY,
     TOKEN,
     CONTEXT,
+    WORKSPACE,
     ID,
     ID_PREFIX,
     DEBUG,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .flags import Flag, Values, encode_text, literal_topic, whole
-from .options import AUTHORITY, BIND, ID, TOKEN, client_id, qos_flag, target
+from .options import AUTHORITY, BIND, ID, TOKEN, client_id, qos_flag, target, workspace
 
 if TYPE_CHECKING:
     from hbroker import Will
@@ -42,6 +42,7 @@ def connection_of(values: Values, *, clean: bool) -> dict[str, Any]:
         "listen": (values[BIND], 0) if values[BIND] else None,
         "authority": values[AUTHORITY],
         "token": values[TOKEN],
+        "workspace": workspace(values),
         "client_id": client_id(values),
         "session_expiry": expiry if has_name else 0.0,
         "clean_start": clean and has_name and not keeps,

@@ -11,6 +11,7 @@
     storage                       files that survive a kill, a full disk, a loss of power
     addresses, errors             addresses of UDP, and their text; errors
     properties, _proto            properties of a message; the generated protobuf classes
+    workspace                     names of topics in workspaces
     spark_analysis                load analysis; it reads files and imports nothing of hbroker
     _native                       the native core, in Rust, which moves every message
 

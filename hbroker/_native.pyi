@@ -73,6 +73,9 @@ class Config:
     - `named`: other runs of the client have the same id, as every persistent session has (§3.6).
     - `hold`: messages of QoS 1 and 2 are acknowledged when `handled` is called, and not when they are read.
     - `telemetry`: a node or a gateway counts by topic, for `take_load`.
+    - `workspace`: the name of the workspace in whose names its application publishes and receives messages;
+      empty: the default one, and both names are the same.
+    - `workspace_rates`: how many messages a node takes in a second on the topics of a workspace, by its name.
     - `credentials`: with which all its datagrams are sealed (ADR 35); None: security is off, and nothing is
       sealed.
     """
@@ -102,6 +105,8 @@ class Config:
         telemetry: bool = False,
         credentials: Credentials | None = None,
         requires_tokens: bool = False,
+        workspace: str = "",
+        workspace_rates: Sequence[tuple[str, int]] = ...,
     ) -> Config: ...
     @property
     def publisher(self) -> int:

@@ -60,6 +60,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkspaceQuotas:
+    """What one workspace may use at each node, and at each gateway (docs/workspaces.md). 0: no bound.
+
+    `sessions`: at a node, sessions with a subscription in it; at a gateway, clients that are connected.
+    `subscriptions`: filters of its topics, over all sessions of a node. `messages_per_second`: that a node
+    takes for its topics, with as many at once.
+    """
+
+    name: str
+    sessions: int = 0
+    subscriptions: int = 0
+    messages_per_second: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TelemetrySettings:
     """How one process writes its load (docs/telemetry.md). `directory`: where; empty: in the folder where
     `hbroker up` keeps the network's state. A process that runs without `hbroker up` then writes nothing."""
@@ -112,7 +127,8 @@ class ListenerSettings:
     or IPv6 network of 64 bits (not with `proxy_protocol`). `connect_rate`: the most new connections per
     second; 0: no limit. `packet_bytes`: the largest packet (MQTT 5 §3.1.2.11.4). `is_distributed`: the
     gateway sends PUBACK once every subscriber has the message, and not already when its owner has queued it
-    (docs/protocol.md §7.3).
+    (docs/protocol.md §7.3). `workspace`: of which its clients are; empty: of the default one, unless the
+    policy says another.
     """
 
     address: Address
@@ -125,6 +141,7 @@ class ListenerSettings:
     connect_rate: int = 0
     packet_bytes: int = 268_435_460
     is_distributed: bool = False
+    workspace: str = ""
 
     @property
     def url(self) -> str:
@@ -222,6 +239,7 @@ class GatewaySettings:
     server_reference: str = ""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
+    workspaces: tuple[WorkspaceQuotas, ...] = ()
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -267,6 +285,7 @@ class NodeSettings:
     also: tuple[str, ...] = ()
     durability: Durability | None = None
     security: SecuritySettings = field(default_factory=SecuritySettings)
+    workspaces: tuple[WorkspaceQuotas, ...] = ()
 
     @property
     def subtrees(self) -> tuple[str, ...]:

@@ -69,11 +69,12 @@ def connect(
     timeout: float = TIMEOUT,
     authority: PathLike | None = None,
     token: PathLike | None = None,
+    workspace: str | None = None,
     **profile: Unpack[Profile],
 ) -> Client:
     """Connects to the network at its root, as `hbroker.connect` does. The client is a context manager."""
     address, here = resolve_both(parse_place(root), listen)
-    identity = Identity.of(**profile).secured(address, authority, token)
+    identity = Identity.of(**profile).secured(address, authority, token, workspace)
     client = Client(address, identity, here, timeout)
     try:
         client._start()
@@ -87,7 +88,8 @@ class Client:
     """A publisher and subscriber, made by `connect`."""
 
     def __init__(self, root: Address, identity: Identity, listen: Address, timeout: float) -> None:
-        self.client_id = identity.session_options.client
+        self.client_id = identity.client_id
+        self.workspace = identity.workspace.name
         self.root = root
         self._timeout = timeout
         self._will = identity.will

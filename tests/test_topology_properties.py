@@ -14,7 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hbroker import topology
-from hbroker.config import Durability, LeasePolicy, Limits, NodeSettings, TelemetrySettings
+from hbroker.config import (
+    Durability,
+    LeasePolicy,
+    Limits,
+    NodeSettings,
+    TelemetrySettings,
+    WorkspaceQuotas,
+)
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.topology import Plan, Topology
 from hbroker.topology.model import contains, with_root
@@ -23,6 +30,7 @@ from hbroker.topology.sections import (
     LIMIT_KEYS,
     LIMIT_RANGES,
     NODE_KEYS,
+    QUOTA_RANGES,
     SECTIONS,
     TELEMETRY_RANGES,
 )
@@ -36,11 +44,21 @@ def tidied(path: str) -> str:
 ALNUM = string.ascii_letters + string.digits
 PRINTABLE = st.characters(exclude_characters="/+#$", exclude_categories=["C", "Z"], include_characters=" ")
 LEVEL = st.text(PRINTABLE, min_size=1, max_size=8)
-SUBTREE = st.lists(LEVEL, min_size=1, max_size=4).map("/".join)
+SUBTREE = st.lists(LEVEL, min_size=1, max_size=4).map("/".join) | st.just("$workspace/acme/home")
 NAME = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(ALNUM + "_.-", max_size=12))
 HOST = st.sampled_from(["127.0.0.1", "192.0.2.7", "255.255.255.255", "::1", "2001:db8::7", "fe80::1"])
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=40)
 LIMITS = st.builds(Limits, **{key: st.integers(*bounds) for key, bounds in LIMIT_RANGES.items()})
+
+WORKSPACES = st.lists(
+    st.builds(
+        WorkspaceQuotas,
+        st.text(string.ascii_lowercase + string.digits + "-", min_size=1, max_size=64),
+        **{key: st.just(0) | st.integers(*bounds) for key, bounds in QUOTA_RANGES.items()},
+    ),
+    max_size=3,
+    unique_by=lambda quotas: quotas.name,
+).map(tuple)
 
 TELEMETRY = st.builds(
     TelemetrySettings,
@@ -69,7 +87,7 @@ def networks(draw: st.DrawFn) -> Topology:
         also[draw(st.integers(0, len(subtrees) - 1))] = tuple(further)
     ports = draw(st.lists(st.integers(1, 65_535), min_size=len(names), max_size=len(names), unique=True))
     key = draw(st.one_of(st.just(""), KEYS)).encode()
-    limits = draw(LIMITS)
+    limits, workspaces = draw(LIMITS), draw(WORKSPACES)
     durability = draw(st.one_of(st.none(), st.sampled_from(Durability)))
     nodes = [
         NodeSettings(
@@ -83,6 +101,7 @@ def networks(draw: st.DrawFn) -> Topology:
             join_key=key,
             limits=limits,
             also=others,
+            workspaces=workspaces,
         )
         for name, subtree, port, others in zip(names, ["", *subtrees], ports, [(), *also], strict=True)
     ]

@@ -171,7 +171,7 @@ def pids_at(address: Address, networks: Sequence[run_directory.NetworkRun]) -> t
 
 
 def security_flags(directory: Path) -> tuple[str, ...]:
-    """The flags of a root with a new authority and identity. A token with all rights is in `directory`, too."""
+    """The flags of a root with a new authority and identity. Beside them is a token with all rights."""
     from hbroker.identity.authority import Authority
     from hbroker.rights.block import Block
     from hbroker.rights.token import create

@@ -47,6 +47,7 @@ id, until when. The network's authority signs it. It is a secret: whoever has it
 
 A token may read with a filter that is in one of its --read filters as a whole, and write to
 topics that match a --write filter. # and + at the first level match no topics that begin with $.
+A token with --workspace is for a client of that workspace, and so are all that are made of it.
 
 attenuate adds a block of restrictions, and the holder may do what all blocks allow. If it has
 --read, --write, --retain or --share, the token keeps only what is named of these; otherwise all.
@@ -57,6 +58,7 @@ Without --out, create and attenuate print the token.
 examples:
   hbroker token create --read 'home/#' --write 'home/+/set' --retain --out home.token
   hbroker token create --write home/kitchen/oven --client oven --valid 365d --out oven.token
+  hbroker token create --workspace acme --read '#' --write '#' --retain --out acme.token
   hbroker token attenuate --token home.token --read 'home/kitchen/#' --valid 12h --out guest.token
   hbroker token inspect --token guest.token --authority home.crt
   ssh device cat oven.token | hbroker token inspect --token - --json
@@ -66,8 +68,8 @@ exit codes: 0 done, 1 the token is not valid or may not be made, 2 wrong flags, 
 """
 
 _ACTIONS: Final = {
-    "create": {"read", "write", "retain", "share", "client", "valid", "network", "out"},
-    "attenuate": {"read", "write", "retain", "share", "client", "valid", "network", "out"},
+    "create": {"read", "write", "retain", "share", "client", "workspace", "valid", "network", "out"},
+    "attenuate": {"read", "write", "retain", "share", "client", "workspace", "valid", "network", "out"},
     "inspect": {"as_json"},
     "revoke": {"block", "id", "expires", "network"},
     "revoked": {"network", "as_json"},
@@ -95,6 +97,7 @@ def _validity(text: str) -> int:
 @click.option("--retain", is_flag=True, help="may publish retained messages where it may write")
 @click.option("--share", is_flag=True, help="may subscribe in shared groups where it may read")
 @click.option("--client", metavar="ID", help="has this client id (default: any)")
+@click.option("--workspace", metavar="NAME", help="of this workspace: filters and client id are those in it")
 @click.option(
     "--valid",
     type=Value("duration", _validity),
@@ -187,6 +190,7 @@ def _block(
     retain: bool,
     share: bool,
     client: str | None,
+    workspace: str | None,
     valid: int | None,
     **_: Any,
 ) -> Block:
@@ -195,7 +199,7 @@ def _block(
     from hbroker.rights.rights import BlockRights
 
     rights = BlockRights(read, write, retain, share) if read or write or retain or share else None
-    return Block(rights, client, int(now) + valid if valid else None)
+    return Block(rights, client, int(now) + valid if valid else None, workspace)
 
 
 def _read(source: str) -> str:
@@ -294,11 +298,14 @@ def _time(expires_at: int | None) -> str:
 
 
 def _allowed(contents: Contents) -> dict[str, Any]:
-    """What all blocks allow: of the filters that they name, those that each of them covers."""
-    rights = contents.rights
+    """What all blocks allow: of the filters that they name, those that each of them covers. The filters are
+    those in its workspace."""
+    rights, local = contents.rights, contents.workspace.local
+    read = {each for b in rights.blocks for each in b.read if rights.may_read(each, False)}
+    write = {each for b in rights.blocks for each in b.write if rights.may_write(each, False)}
     return {
-        "read": sorted({each for b in rights.blocks for each in b.read if rights.may_read(each, False)}),
-        "write": sorted({each for b in rights.blocks for each in b.write if rights.may_write(each, False)}),
+        "read": sorted(filter(None, map(local, read))),
+        "write": sorted(filter(None, map(local, write))),
         "retain": all(block.retain for block in rights.blocks),
         "share": all(block.share for block in rights.blocks),
     }
@@ -306,7 +313,7 @@ def _allowed(contents: Contents) -> dict[str, Any]:
 
 def _sentence(contents: Contents) -> str:
     """What the holder may do, as the rest of a sentence."""
-    allowed, clients = _allowed(contents), contents.rights.clients
+    allowed, clients, workspace = _allowed(contents), _clients(contents), contents.workspace.name
     reads = f"may read {_listed(allowed['read'])}"
     if allowed["read"] and allowed["share"]:
         reads += " (also in shared groups)"
@@ -315,7 +322,12 @@ def _sentence(contents: Contents) -> str:
         writes += " (also retained messages)"
     client = f" as the client {' and '.join(clients)}" if clients else ""
     until = "for ever" if contents.expires_at is None else f"until {_time(contents.expires_at)}"
-    return f"{reads} and {writes}{client}, {until}."
+    where = f" in the workspace {workspace}" if workspace else ""
+    return f"{reads} and {writes}{where}{client}, {until}."
+
+
+def _clients(contents: Contents) -> list[str]:
+    return sorted({block.client for block in contents.blocks if block.client is not None})
 
 
 def _document(contents: Contents, network: str | None, fault: str) -> dict[str, Any]:
@@ -327,11 +339,17 @@ def _document(contents: Contents, network: str | None, fault: str) -> dict[str, 
                 for name in ("read", "write", "retain", "share")
             },
             "client": block.client,
+            "workspace": block.workspace,
             "expires_at": block.expires_at,
             "revocation_id": revocation_id.hex(),
         }
         for block, revocation_id in zip(contents.blocks, contents.revocation_ids, strict=True)
     ]
-    whole = {**_allowed(contents), "clients": contents.rights.clients, "expires_at": contents.expires_at}
+    whole = {
+        **_allowed(contents),
+        "clients": _clients(contents),
+        "workspace": contents.workspace.name or None,
+        "expires_at": contents.expires_at,
+    }
     is_valid = None if fault == _UNKNOWN else network is not None
     return {"blocks": blocks, **whole, "valid": is_valid, "network": network, "fault": fault or None}

@@ -23,6 +23,7 @@ from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.records.record_authentication import REPLIES, REQUESTS, sign, verify
 from hbroker.gateway.records.session_records import SessionRecord
 from hbroker.protocol.timers import SECOND, TimerQueue
+from hbroker.workspace import Workspace, name_of
 
 __all__ = ["CLIENTS", "KICK", "AdminRequests", "Request"]
 
@@ -38,7 +39,7 @@ class Request:
     """One request.
 
     `reply`: the last level of the replies' topic, random. `at_us`: its time, since the Unix epoch. `client`:
-    the client id that it is about; empty: all clients.
+    the name in the network of the client that it is about; empty: all clients.
     """
 
     kind: str
@@ -144,6 +145,7 @@ def _connected_entry(connection: Connection, status: ConnectionStatus | None) ->
     event = connection.event
     return {
         "client": connection.client_id,
+        "workspace": connection.workspace.name or None,
         "state": "connected",
         "user": connection.username,
         "address": format_address(event.peer),
@@ -161,8 +163,10 @@ def _connected_entry(connection: Connection, status: ConnectionStatus | None) ->
 
 
 def _offline_entry(record: SessionRecord) -> dict[str, Any]:
+    workspace = name_of(record.client)
     return {
-        "client": record.client,
+        "client": record.client.removeprefix(Workspace(workspace).prefix),
+        "workspace": workspace or None,
         "state": "offline",
         "since_us": record.offline_since_us,
         "session_expiry_s": record.expiry_s,

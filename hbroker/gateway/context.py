@@ -25,7 +25,7 @@ __all__ = ["GatewayContext"]
 class GatewayContext:
     """The shared objects of one gateway, for its whole run.
 
-    A reload replaces `limits` and `policy`, and in `settings` the listeners.
+    A reload replaces `limits` and `policy`, and in `settings` the listeners and the quotas of workspaces.
     """
 
     settings: GatewaySettings

@@ -122,8 +122,8 @@ class Gateway:
         self._session_store = SessionStore(context)
         parts = (context, self._mqtt_subscriptions, self._session_store)
         self._disconnect_handler = DisconnectHandler(*parts)
-        self._connect_handler = ConnectHandler(*parts, self._disconnect_handler)
         self._disconnect_queue = DisconnectQueue(context.connection_table, self._closed)
+        self._connect_handler = ConnectHandler(*parts, self._disconnect_handler, self._disconnect_queue)
         self._admin_requests = AdminRequests(context, self._disconnect_handler)
         self._takeover = Takeover(
             context,
@@ -185,7 +185,6 @@ class Gateway:
     def handle_mqtt(self, now: int, event: MqttEvent) -> None:
         """Handles a packet of an MQTT client, or the end of its connection."""
         if isinstance(event, ConnectEvent):
-            self._disconnect_queue.handle_now(now, event.client_id)
             self._disconnect_queue.count_connect()
             self._connect_handler.handle_connect(now, event)
             self._handle_results(now)
@@ -243,7 +242,9 @@ class Gateway:
         """
         context = self._context
         context.policy, context.limits = policy, settings.limits
-        context.settings = replace(context.settings, listeners=settings.listeners)
+        context.settings = replace(
+            context.settings, listeners=settings.listeners, workspaces=settings.workspaces
+        )
         context.access.reload(policy)
         self._connect_handler.policy_changed()
         for connection in self._context.connection_table.all():
@@ -414,7 +415,7 @@ class Gateway:
     def _closed(self, now: int, connection: Connection, event: ClosedEvent) -> None:
         if connection.state is State.OPEN:
             pair = event.cause, event.reason
-            self._context.events.disconnected(connection.event, connection.client_id, *pair)
+            self._context.events.disconnected(connection.event, connection.client_name, *pair)
         changed = event.session_expiry_s
         is_clean = event.reason == Code.SUCCESS
         if changed and not connection.expiry_s and event.reason is not None:

@@ -203,9 +203,11 @@ class Accept:
 
     `session`: of `open_session`. `in_flight`: the most messages of QoS 1 and 2 that the client may have
     unacknowledged, whatever its Receive Maximum. `queue_messages`, `queue_bytes`: bounds of its queue here.
-    `rate`: messages a second that the gateway reads from it; 0: no bound. `acl`: of `install_acl`.
-    `is_distributed`: PUBACK waits until a message is distributed, and not only queued at its owner
-    (docs/protocol.md §7.3).
+    `rate`: messages a second that the gateway reads from it; 0: no bound. `workspace`: the name of its
+    workspace; empty: the default one. From then on its topics have their names in the network here; the core
+    strips the prefix of those that it sends to the client, and checks the list with the client's names.
+    `acl`: of `install_acl`. `is_distributed`: PUBACK waits until a message is distributed, and not only
+    queued at its owner (docs/protocol.md §7.3).
     """
 
     session: int
@@ -216,6 +218,7 @@ class Accept:
     queue_messages: int
     queue_bytes: int
     rate: int = 0
+    workspace: str = ""
     is_distributed: bool = False
     assigned_client_id: str | None = None
     server_keep_alive_s: int | None = None

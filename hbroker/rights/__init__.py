@@ -6,7 +6,7 @@
     block       one block of a token: rights, a client id, an expiry; writes them as Datalog
     rights      what the holder of a token may do: read and write which topics
 
-Each module imports only modules that are listed below it, and of hbroker only `errors`, `topic_filters` and
-the native check of filters. Nothing here reads a clock or a file: `now` is an argument, in seconds since the
-Unix epoch. Keys are Ed25519: those of the authority (`hbroker.identity.authority`).
+Each module imports only modules that are listed below it, and of hbroker only `errors`, `topic_filters`,
+`workspace` and the native check of filters. Nothing here reads a clock or a file: `now` is an argument, in
+seconds since the Unix epoch. Keys are Ed25519: those of the authority (`hbroker.identity.authority`).
 """

@@ -5,6 +5,7 @@
     retain(true);                   it may publish retained messages
     share(true);                    it may subscribe in shared groups
     client("kitchen-oven");         it has this client id
+    workspace("acme");              it is a client of this workspace: see `Contents.workspace`
     check if time($time), $time <= 2030-01-01T00:00:00Z;
 
 A block that has one of the first four has exactly the rights that it names. A block that has none of them
@@ -24,6 +25,7 @@ from typing import Final
 from hbroker._native import filter_is_valid
 from hbroker.errors import LocalError
 from hbroker.rights.rights import BlockRights
+from hbroker.workspace import name_is_valid
 
 __all__ = ["MOST_FILTERS", "Block", "utc"]
 
@@ -41,15 +43,16 @@ class Block:
 
     `rights`: None: it names none, and leaves them as they are. `client`: the client id that the holder has;
     None: any. `expires_at`: the last second at which the token is valid, since the Unix epoch; None: it does
-    not expire.
+    not expire. `workspace`: the workspace that it names; None: none.
 
-    Raises LocalError if a filter or the client id cannot be in a token, if there are too many filters, or if
-    the time is before 1970 or after 9999.
+    Raises LocalError if a filter, the client id or the workspace cannot be in a token, if there are too many
+    filters, or if the time is before 1970 or after 9999.
     """
 
     rights: BlockRights | None = None
     client: str | None = None
     expires_at: int | None = None
+    workspace: str | None = None
 
     def __post_init__(self) -> None:
         rights = self.rights or BlockRights()
@@ -73,6 +76,10 @@ class Block:
             raise LocalError(
                 f"a token cannot expire {self.expires_at} seconds after 1970: 9999 is the last year"
             )
+        if self.workspace is not None and not name_is_valid(self.workspace):
+            raise LocalError(
+                f"{self.workspace[:80]!r} is no name of a workspace: use 1 to 64 of a-z, 0-9 and `-`"
+            )
 
     def to_datalog(self) -> str:
         """The statements of the block, each on a line."""
@@ -87,6 +94,8 @@ class Block:
             statements.append("share(true);")
         if self.client is not None:
             statements.append(f'client("{self.client}");')
+        if self.workspace is not None:
+            statements.append(f'workspace("{self.workspace}");')
         if self.expires_at is not None:
             statements.append(f"check if time($time), $time <= {utc(self.expires_at)};")
         return "".join(f"{statement}\n" for statement in statements)

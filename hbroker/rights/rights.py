@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Final
 
 from hbroker.topic_filters import covers
+from hbroker.workspace import ROOT, name_of
 
 __all__ = ["ALL_RIGHTS", "BlockRights", "Rights"]
 
@@ -38,14 +39,18 @@ class BlockRights:
 class Rights:
     """The rights of one token: what all its blocks allow.
 
-    `blocks`: without duplicates and sorted, because their order has no meaning. `clients`: the client ids
-    that blocks name, likewise. `is_unlimited`: everything is allowed, as to a node; there are no blocks then.
-    Raises ValueError if there are no blocks otherwise.
+    All names are those of the network, as packets have them (`hbroker.workspace`). `blocks`: without
+    duplicates and sorted, because their order has no meaning. `clients`: the client ids that blocks name,
+    likewise. `is_unlimited`: everything is allowed, as to a node; there are no blocks then. `workspace`: of
+    which the holder is a client; empty: of none. `named_client`: the client id that the authority's own block
+    names, and nobody who appended one; empty: none. Raises ValueError if there are no blocks otherwise.
     """
 
     blocks: tuple[BlockRights, ...]
     clients: tuple[str, ...] = ()
     is_unlimited: bool = False
+    workspace: str = ""
+    named_client: str = ""
     key: int = field(init=False, compare=False)
     """A 64-bit number. Equal rights have equal keys, and different rights have different ones (but for
     collisions of the first 64 bits of SHA-256). 0: unlimited rights, and no others. The expiry of a token is
@@ -79,12 +84,18 @@ class Rights:
         return any(not block.read and not block.write for block in self.blocks)
 
     def may_be(self, client_id: str) -> bool:
-        """Whether the holder may have this client id: no block names another one."""
-        return all(client_id == named for named in self.clients)
+        """Whether the holder may have this client id: no block names another one, and it is of the holder's
+        workspace, or of one that the holder may read."""
+        workspace = name_of(client_id)
+        is_at_home = workspace == self.workspace or self.is_unlimited
+        return all(client_id == named for named in self.clients) and (
+            is_at_home or (workspace != "" and self.may_read(f"{ROOT}/{workspace}/#", is_shared=False))
+        )
 
     def _hash(self) -> int:
         blocks = [(block.read, block.write, block.retain, block.share) for block in self.blocks]
-        digest = sha256(json.dumps([blocks, self.clients]).encode("ascii")).digest()
+        more = [self.workspace, self.named_client] if self.workspace or self.named_client else []
+        digest = sha256(json.dumps([blocks, self.clients, *more]).encode("ascii")).digest()
         return int.from_bytes(digest[:8], "big") or 1
 
 

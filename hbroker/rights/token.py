@@ -25,6 +25,7 @@ from hbroker.rights.block import Block, utc
 from hbroker.rights.rights import BlockRights, Rights
 from hbroker.rights.verified import InvalidToken, VerifiedToken
 from hbroker.rights.wire import MOST_BLOCKS, MOST_BYTES, read_blocks
+from hbroker.workspace import Workspace
 
 __all__ = ["Contents", "attenuate", "create", "inspect", "verify"]
 
@@ -41,11 +42,19 @@ class Contents:
     revocation_ids: tuple[bytes, ...]
 
     @property
+    def workspace(self) -> Workspace:
+        """Of which the holder is a client. The names in all blocks are those of this workspace."""
+        return Workspace(self.blocks[0].workspace or "")
+
+    @property
     def rights(self) -> Rights:
-        """What all blocks allow."""
+        """What all blocks allow, by the names of the network."""
+        workspace, named = self.workspace, self.blocks[0].client
         return Rights(
-            tuple(block.rights for block in self.blocks if block.rights is not None),
-            tuple(block.client for block in self.blocks if block.client is not None),
+            tuple(_absolute(block.rights, workspace) for block in self.blocks if block.rights is not None),
+            tuple(workspace.client_name(block.client) for block in self.blocks if block.client is not None),
+            workspace=workspace.name,
+            named_client=workspace.client_name(named) if named is not None else "",
         )
 
     @property
@@ -55,10 +64,11 @@ class Contents:
 
 
 def create(key: Ed25519PrivateKey, block: Block) -> str:
-    """Signs a token with the key of an authority. Raises LocalError if the block names no rights, or if the
-    token would be too large."""
+    """Signs a token with the key of an authority. Raises LocalError if the block names no rights, or a name
+    that its workspace cannot have, or if the token would be too large."""
     if block.rights is None:
         raise LocalError("a token without rights is of no use: name a filter that it may read or write")
+    _require_names(block, Workspace(block.workspace or ""))
     builder = biscuit_auth.BiscuitBuilder(block.to_datalog())
     return _text(builder.build(biscuit_auth.PrivateKey(f"ed25519-private/{key.private_bytes_raw().hex()}")))
 
@@ -67,8 +77,8 @@ def attenuate(token: str, block: Block, authorities: Sequence[Ed25519PublicKey],
     """Appends a block to a token, which narrows it. No private key is needed.
 
     `authorities`, `now`: as in `verify`. Raises InvalidToken as `verify` does. Raises LocalError if the block
-    is empty, if it names rights, a client id or a time that the token does not allow, or if the token would
-    be too large.
+    is empty, if it names rights, a client id, a workspace or a time that the token does not allow, or if the
+    token would be too large.
     """
     biscuit, contents = _verified(_bytes(token), authorities, now)
     _require_narrower(block, contents)
@@ -160,7 +170,13 @@ def _contents(data: bytes) -> Contents:
         _refuse(error)
     if blocks[0].rights is None:
         _refuse("its first block names no rights, so it allows nothing")
-    return Contents(blocks, signatures)
+    contents = Contents(blocks, signatures)
+    try:
+        for block in blocks:
+            _require_names(block, contents.workspace)
+    except LocalError as error:
+        _refuse(error)
+    return contents
 
 
 def _require_narrower(block: Block, contents: Contents) -> None:
@@ -171,18 +187,53 @@ def _require_narrower(block: Block, contents: Contents) -> None:
         )
     if len(contents.blocks) == MOST_BLOCKS:
         raise LocalError(f"the token has {MOST_BLOCKS} blocks already, which are the most")
-    has, wanted = contents.rights, block.rights or BlockRights()
+    workspace = contents.workspace
+    _require_names(block, workspace)
+    has, named = contents.rights, block.rights or BlockRights()
+    wanted = _absolute(named, workspace)
     faults = [
-        *(f"read {each}" for each in wanted.read if not has.may_read(each, is_shared=False)),
-        *(f"write {each}" for each in wanted.write if not has.may_write(each, retain=False)),
+        *(f"read {workspace.local(each)}" for each in wanted.read if not has.may_read(each, is_shared=False)),
+        *(f"write {workspace.local(each)}" for each in wanted.write if not has.may_write(each, retain=False)),
         *(["retain messages"] if wanted.retain and not all(each.retain for each in has.blocks) else []),
         *(["join shared groups"] if wanted.share and not all(each.share for each in has.blocks) else []),
-        *([f"be the client {block.client}"] if block.client and not has.may_be(block.client) else []),
+        *(
+            [f"be the client {block.client}"]
+            if block.client and not has.may_be(workspace.client_name(block.client))
+            else []
+        ),
     ]
     if faults:
         raise LocalError(f"the token does not allow to {' or to '.join(faults)}: it can only be narrowed")
     if block.expires_at and contents.expires_at and block.expires_at > contents.expires_at:
         raise LocalError(f"the token expires at {utc(contents.expires_at)} already: it can only be narrowed")
+
+
+def _require_names(block: Block, workspace: Workspace) -> None:
+    """Raises LocalError if a block of a token of this workspace names another one, or something that cannot
+    be in it."""
+    if block.workspace is not None and block.workspace != workspace.name:
+        other = f"the workspace {workspace.name}" if workspace.name else "no workspace"
+        raise LocalError(
+            f"the token is of {other}, and a block of it names the workspace {block.workspace}: its first "
+            "block decides that, so make another token"
+        )
+    rights = block.rights or BlockRights()
+    for filter in (*rights.read, *rights.write):
+        if workspace.absolute(filter) is None:
+            raise LocalError(f"{filter[:80]!r} is no filter of a workspace: it begins with $")
+    if block.client is not None:
+        try:
+            workspace.client_name(block.client)
+        except ValueError as error:
+            raise LocalError(str(error)) from None
+
+
+def _absolute(rights: BlockRights, workspace: Workspace) -> BlockRights:
+    """Rights of a block with the names of the network."""
+    read, write = (
+        tuple(workspace.prefix + filter for filter in filters) for filters in (rights.read, rights.write)
+    )
+    return BlockRights(read, write, rights.retain, rights.share)
 
 
 def _text(biscuit: biscuit_auth.Biscuit) -> str:

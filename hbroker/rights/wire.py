@@ -27,8 +27,9 @@ MOST_BYTES: Final = 4_096
 """The largest token."""
 MOST_BLOCKS: Final = 16
 """Blocks of one token."""
-_MOST_STATEMENTS: Final = MOST_FILTERS + 4
-"""The filters of a block, and each of the other four statements once."""
+_MOST_STATEMENTS: Final = MOST_FILTERS + 5
+"""The filters of a block, and each of the other five statements once."""
+_FACTS: Final = ("read", "write", "client", "workspace", "retain", "share")
 _DEFAULT_SYMBOLS: Final = (
     *("read", "write", "resource", "operation", "right", "time", "role", "owner", "tenant", "namespace"),
     *("user", "team", "service", "admin", "email", "group", "member", "ip_address", "client", "client_ip"),
@@ -100,12 +101,13 @@ def _block(fields: Mapping[int, list[int | bytes]], symbols: list[str]) -> Block
     symbols += [_bytes(each).decode("utf-8") for each in fields[1]]
     if len(fields[4]) + len(fields[6]) > _MOST_STATEMENTS:
         raise ValueError(f"one of its blocks has over {_MOST_STATEMENTS} statements")
-    facts: dict[str, list[str]] = {"read": [], "write": [], "client": [], "retain": [], "share": []}
+    facts: dict[str, list[str]] = {name: [] for name in _FACTS}
     for each in fields[4]:
         name, text = _fact(_bytes(each), symbols)
         facts[name].append(text)
     retain, share, clients, times = facts["retain"], facts["share"], facts["client"], fields[6]
-    if any(len(each) > 1 for each in (retain, share, clients, times)):
+    workspaces = facts["workspace"]
+    if any(len(each) > 1 for each in (retain, share, clients, workspaces, times)):
         raise ValueError("one of its blocks has a statement twice")
     names_rights = bool(facts["read"] or facts["write"] or retain or share)
     rights = BlockRights(tuple(facts["read"]), tuple(facts["write"]), bool(retain), bool(share))
@@ -113,6 +115,7 @@ def _block(fields: Mapping[int, list[int | bytes]], symbols: list[str]) -> Block
         rights if names_rights else None,
         clients[0] if clients else None,
         _time(_bytes(times[0])) if times else None,
+        workspaces[0] if workspaces else None,
     )
 
 
@@ -124,7 +127,7 @@ def _fact(data: bytes, symbols: list[str]) -> tuple[str, str]:
             match list(_fields(predicate)):
                 case [(1, int(name)), (2, bytes(term))]:
                     match _symbol(name, symbols), list(_fields(term)):
-                        case ("read" | "write" | "client") as known, [(3, int(text))]:
+                        case ("read" | "write" | "client" | "workspace") as known, [(3, int(text))]:
                             return known, _symbol(text, symbols)
                         case ("retain" | "share") as known, [(6, 1)]:
                             return known, ""

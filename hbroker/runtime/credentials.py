@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from hbroker._native import Credentials, NativeError
 from hbroker.addresses import Address
 from hbroker.config import SecuritySettings
-from hbroker.errors import ConfigError
+from hbroker.errors import ConfigError, LocalError
 from hbroker.runtime import contexts
+from hbroker.workspace import Workspace
 
 if TYPE_CHECKING:
     from hbroker.identity.certificate import NodeCertificate
@@ -32,6 +33,7 @@ __all__ = [
     "node_certificate",
     "token_at",
     "token_for",
+    "workspace_for",
 ]
 
 PathLike = str | os.PathLike[str]
@@ -112,6 +114,35 @@ def token_for(root: Address, token: PathLike | None = None) -> str:
     address.
     """
     return os.fspath(token or known_token(root))
+
+
+def workspace_for(security: SecuritySettings, name: str | None) -> Workspace:
+    """The workspace of a client. `name`: None: that of its token; empty: the default one.
+
+    Raises ConfigError if its token is of another one, or is malformed, OSError if the token cannot be read,
+    and ValueError if no workspace may have that name.
+    """
+    token = _workspace_of_token(Path(security.token)) if security.token else ""
+    if name is not None and token and name != token:
+        other = f"the workspace {name}" if name else "no workspace"
+        remedy = "take another token, or leave the workspace out"
+        raise ConfigError(
+            f"the token is of the workspace {token}, and the client of {other}",
+            file=security.token,
+            remedy=remedy,
+        )
+    return Workspace(token if name is None else name)
+
+
+def _workspace_of_token(path: Path) -> str:
+    """The workspace that a token names; empty: none, or nodes will refuse the token."""
+    from hbroker.rights.wire import read_blocks
+
+    data = _token(path)
+    try:
+        return read_blocks(data)[0].block.workspace or ""
+    except (ValueError, LocalError):
+        return ""
 
 
 class CredentialFiles:

@@ -23,17 +23,19 @@ from hbroker.topology.gateways import (
 from hbroker.topology.rules import check_node, check_open
 from hbroker.topology.sections import (
     LIMIT_KEYS,
+    QUOTA_RANGES,
     read_address,
     read_auth,
     read_auth_keys,
     read_join_key,
     read_limits,
     read_node,
+    read_workspaces,
 )
 
 COMMAND_LINE = "command line"
 
-_NUMBERS = frozenset({"workers", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES, *LISTENER_RANGES})
+_NUMBERS = frozenset({"workers", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES, *LISTENER_RANGES, *QUOTA_RANGES})
 """Keys whose values are numbers. In a file, a value without quotes shows that it is a number."""
 
 _TRUTHS = frozenset({"gives_way", "proxy_protocol", "names_user", "names_client", "anonymous"})
@@ -46,10 +48,12 @@ def node_from_flags(
     auth: Mapping[str, str | None],
     limits: Mapping[str, str | None],
     root: str | None,
+    workspaces: Sequence[str] = (),
 ) -> NodeSettings:
     """The settings of one node. The mappings have the keys of a file; a flag that was not given is None.
 
-    `also`: further subtrees of the node. `root`: where to join; None only with the empty subtree, which makes
+    `also`: further subtrees of the node. `workspaces`: each is `<name>,key=value,…` with the keys of a file's
+    workspace. `root`: where to join; None only with the empty subtree, which makes
     the node the root. Raises ConfigErrors with all errors.
     """
     report = Report(COMMAND_LINE)
@@ -60,9 +64,10 @@ def node_from_flags(
     check_node(parsed, report)
     join_key = read_auth(_mapping(auth), report, Path()) if any(auth.values()) else b""
     bounds = read_limits(_mapping(limits), report)
+    quotas = read_workspaces(_quotas(workspaces), report) if workspaces else ()
     address = _root(root, parsed.subtree, report)
     report.raise_if_any()
-    settings = parsed.settings(join_key, bounds, address)
+    settings = parsed.settings(join_key, bounds, address, quotas)
     assert settings is not None, "a node without a name, a subtree or an address was reported"
     return settings
 
@@ -74,9 +79,11 @@ def gateway_from_flags(
     auth: Mapping[str, str | None],
     limits: Mapping[str, str | None],
     root: str,
+    workspaces: Sequence[str] = (),
     has_policy: bool = False,
 ) -> GatewaySettings:
-    """The settings of one gateway. The mappings are as in `node_from_flags`, `has_policy` as in `load`.
+    """The settings of one gateway. The mappings and `workspaces` are as in `node_from_flags`, `has_policy` as
+    in `load`.
 
     `listeners`: each is `<address>:<port>` or `key=value,…` with the keys of a file's listener, where those
     of `tls` begin with `tls.`. Raises ConfigErrors with all errors.
@@ -94,10 +101,11 @@ def gateway_from_flags(
     if not has_policy:
         check_open([parsed], access, report)
     bounds = read_gateway_limits(_mapping(limits), report)
+    quotas = read_workspaces(_quotas(workspaces), report) if workspaces else ()
     address = read_address(_scalar(root), "root", report, resolve_host, None)
     report.raise_if_any()
     assert address is not None, "an address that cannot be read was reported"
-    return replace(settings_of(parsed, address, join_key, access), limits=bounds)
+    return replace(settings_of(parsed, address, join_key, access, quotas), limits=bounds)
 
 
 def root_from_flag(text: str) -> Address:
@@ -148,6 +156,15 @@ def _listener(text: str) -> yaml.MappingNode:
     if tls:
         node.value.append((_scalar("tls"), _mapping(tls)))
     return node
+
+
+def _quotas(texts: Sequence[str]) -> yaml.MappingNode:
+    pairs: list[tuple[yaml.Node, yaml.Node]] = []
+    for text in texts:
+        name, *quotas = text.split(",")
+        values = {key: value for key, _, value in (quota.partition("=") for quota in quotas)}
+        pairs.append((_scalar(name), _mapping(values)))
+    return yaml.MappingNode("tag:yaml.org,2002:map", pairs)
 
 
 def _sequence(items: list[yaml.Node]) -> yaml.SequenceNode:

@@ -18,10 +18,11 @@ from hbroker.config import (
     GatewaySettings,
     ListenerSettings,
     TlsSettings,
+    WorkspaceQuotas,
 )
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, line_of, optional
-from hbroker.topology.sections import read_address, read_name
+from hbroker.topology.sections import read_address, read_name, read_workspace
 
 __all__ = [
     "GATEWAY_KEYS",
@@ -44,6 +45,7 @@ LISTENER_KEYS: Final = (
     "websocket",
     "tls",
     "proxy_protocol",
+    "workspace",
     "acknowledge",
     "connections",
     "connections_per_address",
@@ -127,6 +129,7 @@ def read_listener(
         websocket=optional(values, "websocket", lambda value, _: _path_of_url(value, report)) or "",
         proxy_protocol=optional(values, "proxy_protocol", report.truth) or False,
         gives_way=optional(values, "gives_way", report.truth) or False,
+        workspace=optional(values, "workspace", lambda value, _: read_workspace(value, report)) or "",
         is_distributed=acknowledge == "distributed",
         **report.numbers(values, LISTENER_RANGES),
     )
@@ -149,7 +152,11 @@ def read_gateway_limits(node: yaml.Node, report: Report) -> GatewayLimits:
 
 
 def settings_of(
-    parsed: ParsedGateway, root: Address, join_key: bytes, access: AccessSettings
+    parsed: ParsedGateway,
+    root: Address,
+    join_key: bytes,
+    access: AccessSettings,
+    workspaces: tuple[WorkspaceQuotas, ...] = (),
 ) -> GatewaySettings:
     """The settings of an entry that was read without an error."""
     assert parsed.name is not None, "a gateway without a name was reported"
@@ -163,6 +170,7 @@ def settings_of(
         access=access,
         join_key=join_key,
         server_reference=parsed.server_reference,
+        workspaces=workspaces,
     )
 
 

@@ -22,6 +22,7 @@ from hbroker.topology.sections import (
     read_node,
     read_telemetry,
     read_tokens,
+    read_workspaces,
 )
 
 
@@ -54,6 +55,7 @@ def parse(
         join_key = read_join_key(auth, sections["auth"], report, directory)
         access = read_access(auth, report, directory)
     limits = read_limits(sections["limits"], report) if "limits" in sections else Limits()
+    workspaces = read_workspaces(sections["workspaces"], report) if "workspaces" in sections else ()
     telemetry = TelemetrySettings()
     if "telemetry" in sections:
         telemetry = read_telemetry(sections["telemetry"], report, directory)
@@ -76,13 +78,13 @@ def parse(
     if not has_policy:
         rules.check_open(gateways, access, report)
     report.raise_if_any()
-    read = (parsed.settings(join_key, limits) for parsed in parsed_nodes)
+    read = (parsed.settings(join_key, limits, workspaces=workspaces) for parsed in parsed_nodes)
     nodes = with_root([settings for settings in read if settings is not None])
     root = nodes[0].address
     network = Topology(
         Path(file).stem,
         nodes,
-        tuple(settings_of(gateway, root, join_key, access) for gateway in gateways),
+        tuple(settings_of(gateway, root, join_key, access, workspaces) for gateway in gateways),
         plan,
         is_secure=is_secure,
         requires_tokens=requires_tokens,

@@ -18,6 +18,7 @@ from hbroker.config import (
     NodeSettings,
     TelemetrySettings,
     TlsSettings,
+    WorkspaceQuotas,
 )
 from hbroker.topology.model import Topology
 
@@ -40,6 +41,7 @@ def render(topology: Topology) -> str:
         document["tokens"] = "off"
     document |= _filled(
         limits=_changed(root.limits, Limits()),
+        workspaces={each.name: _changed(each, WorkspaceQuotas(each.name)) for each in root.workspaces},
         telemetry=_changed(topology.telemetry, TelemetrySettings()),
         plan=plan and asdict(plan) | {"predicted": dict(plan.predicted)},
     )

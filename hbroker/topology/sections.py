@@ -19,11 +19,13 @@ from hbroker.config import (
     Limits,
     NodeSettings,
     TelemetrySettings,
+    WorkspaceQuotas,
 )
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, kind, line_of, optional
+from hbroker.workspace import ROOT, name_is_valid, name_of
 
-SECTIONS = ("nodes", "gateways", "auth", "security", "tokens", "limits", "telemetry", "plan")
+SECTIONS = ("nodes", "gateways", "auth", "security", "tokens", "limits", "workspaces", "telemetry", "plan")
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability")
 JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "jwt_keys", "jwt_issuer", "jwt_audience", "anonymous")
@@ -39,6 +41,13 @@ LIMIT_RANGES = {
 }
 """The keys of `limits`, which are the fields of `Limits`, each with its smallest and largest value."""
 LIMIT_KEYS = tuple(LIMIT_RANGES)
+QUOTA_RANGES = {
+    "sessions": (1, 10_000_000),
+    "subscriptions": (1, 1_000_000_000),
+    "messages_per_second": (1, 10_000_000),
+}
+"""The keys of a workspace, which are the fields of `WorkspaceQuotas`, each with its smallest and largest
+value."""
 TELEMETRY_RANGES = {
     "interval": (1, 60),
     "file": (1, 3_600),
@@ -70,7 +79,13 @@ class ParsedNode:
     also: tuple[str, ...] = ()
     durability: Durability | None = None
 
-    def settings(self, join_key: bytes, limits: Limits, root: Address | None = None) -> NodeSettings | None:
+    def settings(
+        self,
+        join_key: bytes,
+        limits: Limits,
+        root: Address | None = None,
+        workspaces: tuple[WorkspaceQuotas, ...] = (),
+    ) -> NodeSettings | None:
         """The settings of the node, which joins at `root`; None: a value that it needs is None."""
         if self.name is None or self.subtree is None or self.listen is None:
             return None
@@ -86,6 +101,7 @@ class ParsedNode:
             limits=limits,
             also=self.also,
             durability=self.durability,
+            workspaces=workspaces,
         )
 
 
@@ -136,6 +152,15 @@ def read_name(node: yaml.Node, report: Report) -> str | None:
     return None
 
 
+def read_workspace(node: yaml.Node, report: Report) -> str | None:
+    """Reads the name of a workspace."""
+    name = report.text(node, "workspace")
+    if name is None or name_is_valid(name):
+        return name
+    report.error(node, f"{name[:70]!r} is no name of a workspace", "use 1 to 64 of a-z, 0-9 and `-`")
+    return None
+
+
 def read_subtree(node: yaml.Node, report: Report) -> str | None:
     """Reads a topic prefix; the empty text for the root."""
     subtree = report.text(node, "subtree")
@@ -167,8 +192,9 @@ def subtree_error(subtree: str) -> tuple[str, str] | None:
         return "it has empty levels", 'write `subtree: ""` for the whole hierarchy'
     if subtree and "" in subtree.split("/"):
         return "it has an empty level", f"write {'/'.join(level for level in subtree.split('/') if level)!r}"
-    if subtree.startswith("$"):
-        return "topics that begin with `$` are the nodes' own", "choose a first level without `$`"
+    if subtree.startswith("$") and not name_of(subtree):
+        remedy = f"choose a first level without `$`, or a workspace, `{ROOT}/<name>`"
+        return "topics that begin with `$` are the nodes' own", remedy
     if not subtree.isprintable():
         return "it holds a control character", "delete it"
     if len(subtree.encode()) > MAX_SUBTREE_BYTES:
@@ -266,6 +292,28 @@ def read_join_key(values: Mapping[str, yaml.Node], node: yaml.Node, report: Repo
 def read_limits(node: yaml.Node, report: Report) -> Limits:
     """Reads the limits of each node."""
     return Limits(**report.numbers(report.mapping(node, "limits", LIMIT_KEYS), LIMIT_RANGES))
+
+
+def read_workspaces(node: yaml.Node, report: Report) -> tuple[WorkspaceQuotas, ...]:
+    """Reads the quotas of each workspace."""
+    names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+    known = tuple(name for name in names if isinstance(name, str) and name_is_valid(name))
+    if isinstance(node, yaml.MappingNode):
+        for key, _ in node.value:
+            if key.value not in known:
+                read_workspace(key, report)
+        valid = [pair for pair in node.value if pair[0].value in known]
+        node = yaml.MappingNode(node.tag, valid, node.start_mark, node.end_mark)
+    found = report.mapping(node, "workspaces", known or ("acme",))
+    return tuple(
+        WorkspaceQuotas(
+            name,
+            **report.numbers(
+                report.mapping(values, f"workspace {name!r}", tuple(QUOTA_RANGES)), QUOTA_RANGES
+            ),
+        )
+        for name, values in found.items()
+    )
 
 
 def read_telemetry(node: yaml.Node, report: Report, directory: Path) -> TelemetrySettings:

@@ -203,3 +203,22 @@ def test_nothing_can_be_made_without_the_key_of_the_authority(site: Site, capsys
     (site.state / "house" / "authority" / "authority.key").unlink()
     assert site.call("create", "--read", "a") == USAGE
     assert "authority.key: the key of the authority is not here" in capsys.readouterr().err
+
+
+def test_a_token_of_a_workspace_is_made_narrowed_and_shown(site: Site, capsys: Capture) -> None:
+    file, narrow = site.folder / "acme.token", site.folder / "narrow.token"
+    flags = ("--workspace", "acme", "--read", "#", "--client", "oven", "--out", file)
+    assert site.call("create", *flags) == DONE
+    assert "may read # and write nothing in the workspace acme as the client oven" in capsys.readouterr().out
+    rights = site.verified(file).rights
+    assert rights.may_read("$workspace/acme/x", is_shared=False)
+    assert not rights.may_read("x", is_shared=False)
+    more = ("--token", file, "--read", "home/#", "--authority", site.certificate, "--out", narrow)
+    assert site.call("attenuate", *more) == DONE
+    assert site.call("attenuate", *more, "--workspace", "other") == FAILED
+    assert "its first block decides that" in capsys.readouterr().err
+    assert site.call("inspect", "--token", narrow, "--json") == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert (found["workspace"], found["read"], found["clients"]) == ("acme", ["home/#"], ["oven"])
+    assert [block["workspace"] for block in found["blocks"]] == ["acme", None]
+    assert site.call("create", "--workspace", "A", "--read", "#") == FAILED

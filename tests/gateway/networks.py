@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
 
-from hbroker.config import GatewayLimits, GatewaySettings, ListenerSettings
+from hbroker.config import GatewayLimits, GatewaySettings, ListenerSettings, WorkspaceQuotas
 from hbroker.gateway.access.file_policy import FilePolicy
 from hbroker.gateway.access.policy import Policy
 from hbroker.gateway.control import Gateway
@@ -38,13 +38,21 @@ class FakeGateway:
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     key: bytes = b""
     clock_ahead_us: int = 0
+    workspaces: tuple[str, ...] = ("",)
+    """Of the listeners, by their numbers."""
+    quotas: tuple[WorkspaceQuotas, ...] = ()
 
     def __post_init__(self) -> None:
         self.world: World = self.tree.world
         self.native_api = FakeNativeApi(self.world)
-        listener = ListenerSettings(("127.0.0.1", 1883))
+        listeners = (ListenerSettings(("127.0.0.1", 1883), workspace=each) for each in self.workspaces)
         self.settings = GatewaySettings(
-            self.name, self.tree.root.address, (listener,), limits=self.limits, join_key=self.key
+            self.name,
+            self.tree.root.address,
+            tuple(listeners),
+            limits=self.limits,
+            join_key=self.key,
+            workspaces=self.quotas,
         )
         shared = self.native_api.hosts[0]
         self.control = self.native_api.gateway = Gateway(

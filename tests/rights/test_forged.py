@@ -145,7 +145,7 @@ BLOCK = symbols(b"a") + fact(0, 1_024)
         (signed(BLOCK, symbols() + message(6, b"x" * 38)), "has a check"),
         (signed(BLOCK, symbols() + message(6, b"")), "has a check"),
         (signed(BLOCK, symbols(b"\xff") + fact(0, 1_025)), "utf-8"),
-        (signed(BLOCK, symbols() + fact(0, 1_024) * 69), "over 68 statements"),
+        (signed(BLOCK, symbols() + fact(0, 1_024) * 70), "over 69 statements"),
         (signed(*[BLOCK] * 17), "17 blocks"),
         (signed(BLOCK) + b"\x08\x01", "names the key"),
         (signed(BLOCK) + signed(BLOCK), "twice"),

@@ -56,6 +56,15 @@ def test_each_block_narrows_a_token() -> None:
     assert parents == [found.revocation_ids[:1], found.revocation_ids[:2]]
 
 
+def test_only_the_authority_names_the_client_that_a_holder_is() -> None:
+    """Anybody can append a client id."""
+    appended = verify(narrowed(Block(client="oven")), AUTHORITIES, NOW).rights
+    made = verify(create(KEY, Block(HOME.rights, "oven")), AUTHORITIES, NOW).rights
+    assert (appended.clients, appended.named_client) == (("oven",), "")
+    assert (made.clients, made.named_client) == (("oven",), "oven")
+    assert appended.key != made.key
+
+
 def test_what_is_inspected_is_what_was_written() -> None:
     block = Block(BlockRights(("home/#",)), "oven", NOW)
     found = inspect(narrowed(block))

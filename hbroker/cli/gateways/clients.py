@@ -18,7 +18,7 @@ examples:
   hbroker clients
   hbroker clients --json | jq -r '.clients[] | select(.state == "offline").client'
 
---json prints {clients: [{client, gateway, state, user, address, version, keep_alive_s, since_us,
+--json prints {clients: [{client, workspace, gateway, state, user, address, version, keep_alive_s, since_us,
   session_expiry_s, subscriptions, has_will, messages_in, messages_out, queued, dropped}],
   silent: [name]}; those that are offline have fewer keys. since_us: connected or offline since,
   in microseconds since the Unix epoch
@@ -42,7 +42,7 @@ def clients(network: RunningNetwork, as_json: bool) -> int:
     replies = ask_gateways(network, CLIENTS)
     found = sorted(
         ({**entry, "gateway": gateway} for gateway, entries in replies.entries.items() for entry in entries),
-        key=lambda entry: (str(entry["client"]), str(entry["state"])),
+        key=lambda entry: (entry.get("workspace") or "", str(entry["client"]), str(entry["state"])),
     )
     if as_json:
         print_json({"clients": found, "silent": replies.silent})
@@ -54,10 +54,11 @@ def clients(network: RunningNetwork, as_json: bool) -> int:
 
 def _print(clients: list[dict[str, Any]]) -> None:
     now_us = time.time_ns() // 1000
-    header = ("CLIENT", "GATEWAY", "STATE", "FOR", "USER", "ADDRESS", "MQTT", *_NUMBERS)
+    header = ("CLIENT", "WORKSPACE", "GATEWAY", "STATE", "FOR", "USER", "ADDRESS", "MQTT", *_NUMBERS)
     rows = [
         (
             entry["client"],
+            entry.get("workspace") or "-",
             entry["gateway"],
             entry["state"],
             duration(max(now_us - int(entry["since_us"] or now_us), 0) / 1e6),

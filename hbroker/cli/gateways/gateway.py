@@ -61,6 +61,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
 @click.option("--root", metavar="HOST:PORT", help="of the network (with --config: in place of the file's)")
 @click.option("--policy", default="", metavar="MODULE:NAME", help="who may do what, by a class of your own")
 @key_flag("--listener", metavar="LISTENER", multiple=True, help="where clients come")
+@key_flag("--workspace", metavar="NAME,KEY=N,…", multiple=True, help="quotas of a workspace; several: repeat")
 @key_flags(
     ("--listen", "HOST:PORT", "its UDP socket towards the network"),
     ("--workers", "N", "threads (default: one for each processor)"),
@@ -93,6 +94,7 @@ def gateway(
     root: str | None,
     policy: str,
     listener: tuple[str, ...],
+    workspace: tuple[str, ...],
     authority: str | None,
     token: str | None,
     state_dir: Path,
@@ -103,7 +105,7 @@ def gateway(
 ) -> int:
     """Returns when the gateway has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
     if config:
-        refuse_beside_config(("listener", *keys))
+        refuse_beside_config(("listener", "workspace", *keys))
 
     from hbroker.config import SecuritySettings
 
@@ -114,7 +116,7 @@ def gateway(
         if config:
             found, network = _from_file(config, name, root, has_policy=bool(policy))
         else:
-            found = _from_flags(name, root, listener, keys, has_policy=bool(policy))
+            found = _from_flags(name, root, listener, workspace, keys, has_policy=bool(policy))
         return completed(found, state_dir, telemetry, security, network)
 
     settings = read()
@@ -157,6 +159,7 @@ def _from_flags(
     name: str | None,
     root: str | None,
     listeners: tuple[str, ...],
+    workspaces: tuple[str, ...],
     keys: Mapping[str, str | None],
     *,
     has_policy: bool,
@@ -176,6 +179,7 @@ def _from_flags(
         ),
         limits=those(*GATEWAY_LIMIT_RANGES),
         root=root or format_address(DEFAULT_ROOT),
+        workspaces=workspaces,
         has_policy=has_policy,
     )
 

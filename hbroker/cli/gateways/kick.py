@@ -15,9 +15,10 @@ session stays, for as long as it asked for; nothing keeps it from connecting aga
 
 examples:
   hbroker kick sensor-7
+  hbroker kick --workspace acme sensor-7
   hbroker kick sensor-7 --root 192.0.2.1:7700 --join-key-file site.key
 
---json prints {client, kicked, gateways: [name], silent: [name]}
+--json prints {client, workspace, kicked, gateways: [name], silent: [name]}
 
 exit codes: 0 it was disconnected, 1 no gateway has it, 2 the join key is missing or wrong,
   3 a gateway, or the root, does not answer
@@ -26,17 +27,31 @@ exit codes: 0 it was disconnected, 1 no gateway has it, 2 the join key is missin
 
 @command("kick", _TEXT)
 @click.argument("client", help="its client id, as `hbroker clients` has it")
+@click.option("--workspace", default="", metavar="NAME", help="of which it is a client (default: of none)")
 @order_flags
 @json_flag
-def kick(client: str, network: RunningNetwork, as_json: bool) -> int:
-    """Returns 0 only if a gateway had the client."""
+def kick(client: str, workspace: str, network: RunningNetwork, as_json: bool) -> int:
+    """Returns 0 only if a gateway had the client. Raises UsageError."""
     from hbroker.cli.gateways.requests import ask_gateways
     from hbroker.gateway.admin_requests import KICK
+    from hbroker.workspace import Workspace
 
-    replies = ask_gateways(network, KICK, client)
+    try:
+        name = Workspace(workspace).client_name(client)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    replies = ask_gateways(network, KICK, name)
     had = sorted(name for name, entries in replies.entries.items() if any(e.get("kicked") for e in entries))
     if as_json:
-        print_json({"client": client, "kicked": bool(had), "gateways": had, "silent": replies.silent})
+        print_json(
+            {
+                "client": client,
+                "workspace": workspace or None,
+                "kicked": bool(had),
+                "gateways": had,
+                "silent": replies.silent,
+            }
+        )
     elif had:
         print(f"{client} was disconnected from {', '.join(had)}")
     else:

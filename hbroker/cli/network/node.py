@@ -61,6 +61,12 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     "--root", metavar="HOST:PORT", help="where to join (with --config: in place of the file's root)"
 )
 @key_flag("--also", metavar="SUBTREE", multiple=True, help="a further subtree; may be given several times")
+@key_flag(
+    "--workspace",
+    metavar="NAME,KEY=N,…",
+    multiple=True,
+    help="quotas of a workspace: sessions, subscriptions, messages_per_second; several: repeat",
+)
 @key_flags(
     ("--subtree", "SUBTREE", "the topics it owns, as a prefix; empty for the root"),
     ("--listen", "HOST:PORT", "port 0: any free one"),
@@ -104,6 +110,7 @@ def node(
     name: str,
     root: str | None,
     also: tuple[str, ...],
+    workspace: tuple[str, ...],
     memory: Path | None,
     authority: str | None,
     identity: str | None,
@@ -120,7 +127,7 @@ def node(
     from hbroker.topology.flags import COMMAND_LINE
 
     if config:
-        refuse_beside_config(("also", *keys))
+        refuse_beside_config(("also", "workspace", *keys))
 
     security = SecuritySettings(authority or "", identity or "")
     requires_tokens = None if tokens is None else tokens == "required"
@@ -130,7 +137,7 @@ def node(
         if config:
             found, network = _from_file(config, name, root)
         else:
-            found = _from_flags(name, root, also, keys)
+            found = _from_flags(name, root, also, workspace, keys)
         return completed(found, state_dir, telemetry, security, network, requires_tokens)
 
     settings = read()
@@ -179,7 +186,11 @@ def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, 
 
 
 def _from_flags(
-    name: str, root: str | None, also: tuple[str, ...], keys: Mapping[str, str | None]
+    name: str,
+    root: str | None,
+    also: tuple[str, ...],
+    workspaces: tuple[str, ...],
+    keys: Mapping[str, str | None],
 ) -> NodeSettings:
     from hbroker.topology.flags import node_from_flags
     from hbroker.topology.sections import LIMIT_KEYS
@@ -190,6 +201,7 @@ def _from_flags(
             **{key: keys[key] for key in _NODE_KEYS},
         },
         also=also,
+        workspaces=workspaces,
         auth={"join_key_file": keys["join_key_file"]},
         limits={key: keys[key] for key in LIMIT_KEYS},
         root=root,

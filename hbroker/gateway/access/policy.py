@@ -54,12 +54,14 @@ class Admitted:
     `username`: the name by which it gets its rules. `proof`: given to `Policy.still_admits` after a reload;
     if that says no, the client is disconnected. `until_s`: when it is disconnected, in seconds since the Unix
     epoch; None: never. `data`: the last data of enhanced authentication, which CONNACK or AUTH holds.
+    `workspace`: the name of the workspace of which it is a client; None: that of its listener.
     """
 
     username: str | None
     proof: str = ""
     until_s: int | None = None
     data: bytes = b""
+    workspace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,9 @@ class Policy(Protocol):
         """
 
     def rules(self, username: str | None, client_id: str) -> Sequence[Rule]:
-        """The access rules of a client, in order. Clients never write to topics that begin with `$`, except
-        for the states of bridges, and of those topics read at most `$SYS`."""
+        """The access rules of a client, in order, with the names of its workspace. Clients never write to
+        topics that begin with `$`, except for the states of bridges, and of those topics read at most
+        `$SYS`."""
 
     def rules_name(self, username: str | None, client_id: str) -> tuple[str, ...]:
         """A name that is equal for clients with equal rules. These share one access list."""

@@ -2,7 +2,8 @@
 
 A token is signed with one of the keys of a JSON Web Key Set (RFC 7517), which an identity provider publishes.
 It must have the claims `sub`, which is the user name, and `exp`. A claim `client_id` (RFC 8693 §4.3), if it
-is there, is the only client id with which the token may be used.
+is there, is the only client id with which the token may be used. A claim `workspace` names the workspace of
+the client.
 
 Only the algorithm of a key counts, never that of the token alone (RFC 8725 §3.1). A signature cannot be
 guessed, so wrong tokens do not count as guesses of a password.
@@ -21,6 +22,7 @@ import jwt
 from hbroker.errors import ConfigError
 from hbroker.gateway.access.policy import Admitted, Candidate, Decision, Refusal
 from hbroker.gateway.reason_codes import Code
+from hbroker.workspace import name_is_valid
 
 __all__ = ["WebTokens", "is_proof", "is_token"]
 
@@ -109,7 +111,15 @@ def _admitted(claims: dict[str, Any], candidate: Candidate, proof: str) -> Decis
         raise ValueError("the user name is not its `sub`")
     if client_id is not None and client_id != candidate.client_id:
         return Refusal(Code.CLIENT_IDENTIFIER_NOT_VALID, "the client id is not that of the token")
-    return Admitted(user, proof, until_s=int(_number(claims, "exp")) + LEEWAY_S)
+    until_s = int(_number(claims, "exp")) + LEEWAY_S
+    return Admitted(user, proof, until_s=until_s, workspace=_workspace(claims))
+
+
+def _workspace(claims: dict[str, Any]) -> str | None:
+    named = claims.get("workspace")
+    if named is not None and not (isinstance(named, str) and name_is_valid(named)):
+        raise ValueError("its `workspace` is no name of a workspace")
+    return named
 
 
 def _number(claims: dict[str, Any], name: str) -> float:

@@ -12,6 +12,7 @@ The gateway completes in the background what is missing then.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, cast
 
 from hbroker.gateway.access.acl_file import may_write
@@ -36,9 +37,17 @@ from hbroker.gateway.access.policy import (
 from hbroker.gateway.connect.disconnect_handler import DisconnectHandler
 from hbroker.gateway.connections.connect_packet import admit
 from hbroker.gateway.connections.connection import Connection, Event, State
+from hbroker.gateway.connections.disconnect_queue import DisconnectQueue
 from hbroker.gateway.connections.pending_connects import PendingConnects
 from hbroker.gateway.context import GatewayContext
-from hbroker.gateway.native_api import Accept, AuthEvent, ConnectEvent, SessionState, next_block
+from hbroker.gateway.native_api import (
+    Accept,
+    AuthEvent,
+    ConnectEvent,
+    SessionState,
+    WillMessage,
+    next_block,
+)
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.records import client_id_claims, wills
 from hbroker.gateway.records.session_records import SessionRecord
@@ -47,6 +56,7 @@ from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.stale_sessions import StaleSessions, forgotten
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest
+from hbroker.workspace import Workspace, name_is_valid
 
 __all__ = ["MOST_OUTBOX_MESSAGES", "ConnectHandler"]
 
@@ -74,6 +84,8 @@ _OTHER_CLIENT_ID: Final = Refusal(
 _TOO_LONG: Final = "the authentication took too long"
 _EXPIRED: Final = "the token has expired"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
+_FULL_WORKSPACE: Final = "the workspace has all the clients that it may have at this gateway"
+_OTHER_WORKSPACE: Final = "this listener is for another workspace"
 
 
 class ConnectHandler:
@@ -85,11 +97,13 @@ class ConnectHandler:
         mqtt_subscriptions: MqttSubscriptions,
         session_store: SessionStore,
         disconnect_handler: DisconnectHandler,
+        disconnect_queue: DisconnectQueue,
     ) -> None:
         self._context = context
         self._mqtt_subscriptions = mqtt_subscriptions
         self._session_store = session_store
         self._disconnect_handler = disconnect_handler
+        self._disconnect_queue = disconnect_queue
         self._attempts = new_attempts(context.random.getrandbits(_SEED_BITS))
         self._native_refusals = 0
         context.events.native_refusals = self._take_native_refusals
@@ -150,6 +164,8 @@ class ConnectHandler:
             case Challenge(data=data):
                 self._context.native_api.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
             case Admitted(username=username) if username != connection.username:
+                return Code.NOT_AUTHORIZED
+            case Admitted() if self._workspace_of(connection, answer) != connection.workspace:
                 return Code.NOT_AUTHORIZED
             case Admitted(data=data):
                 self._context.native_api.auth(connection.id, Code.SUCCESS, event.method, data)
@@ -337,16 +353,32 @@ class ConnectHandler:
         name, password = connection.event.username, connection.event.password
         if self._remembers and name is not None and password is not None:
             self._attempts.remember(name, password)
+        workspace = self._workspace_of(connection, decision)
+        if workspace is None:
+            self._disconnect_handler.refuse(now, connection, Code.NOT_AUTHORIZED, _OTHER_WORKSPACE)
+            return
+        connection.workspace = workspace
+        self._disconnect_queue.handle_now(now, connection.client_name)
         connection.username, connection.proof = decision.username, decision.proof
         connection.until_s, connection.auth_data = decision.until_s, decision.data
         connection.acl = self._context.access.of(decision.username, connection.client_id)
         will = connection.event.will
-        if will is not None and not may_write(self._context.access.rules(connection.acl), will.topic):
+        if will is not None and (
+            workspace.absolute(will.topic) is None
+            or not may_write(self._context.access.rules(connection.acl), will.topic)
+        ):
             self._disconnect_handler.refuse(
                 now, connection, Code.NOT_AUTHORIZED, "the will's topic is not allowed"
             )
         elif not self.pending_connects.must_wait(now, connection):
             self._claim(now, connection)
+
+    def _workspace_of(self, connection: Connection, admitted: Admitted) -> Workspace | None:
+        """The workspace of which an admitted client is; None: its listener is for another one."""
+        listener, named = self._context.settings.listeners[connection.event.listener], admitted.workspace
+        if named is None or named == listener.workspace:
+            return Workspace(listener.workspace)
+        return None if listener.workspace or not name_is_valid(named) else Workspace(named)
 
     def _refuse_oldest(self, now: int, connection: Connection) -> None:
         self._disconnect_handler.refuse(now, connection, Code.SERVER_BUSY, "this client connects too often")
@@ -354,14 +386,25 @@ class ConnectHandler:
     # The claim
 
     def _claim(self, now: int, connection: Connection) -> None:
+        if not self._has_room(connection):
+            self._disconnect_handler.refuse(now, connection, Code.QUOTA_EXCEEDED, _FULL_WORKSPACE)
+            return
         connection.state_machine.handle(Event.ADMIT)
         connection.stamp, connection.claimed_at = self._context.clock.stamp(now), now
-        former = self._context.connection_table.of_client(connection.client_id)
+        former = self._context.connection_table.of_client(connection.client_name)
         self._context.connection_table.assign(connection)
         self._claims.set(connection, now + client_id_claims.CLAIM_TIMEOUT)
         if former is not None:
             self._replace(now, former, connection)
         self._claim_requests.claim(connection)
+
+    def _has_room(self, connection: Connection) -> bool:
+        """Whether the quota of its workspace has room for the client, as far as this gateway has clients."""
+        name, table = connection.workspace.name, self._context.connection_table
+        quotas = next((each for each in self._context.settings.workspaces if each.name == name), None)
+        if quotas is None or not quotas.sessions or table.of_client(connection.client_name) is not None:
+            return True
+        return table.clients_of(name) < quotas.sessions
 
     def _claimed(self, now: int, connection: Connection) -> None:
         connection.is_claimed = True
@@ -390,13 +433,13 @@ class ConnectHandler:
             if not connection.is_claimed or connection.awaits_former:
                 return
             if self._context.network_clients.when_closed(
-                connection.client_id, lambda now: self._proceed_when_claimed(now, connection)
+                connection.client_name, lambda now: self._proceed_when_claimed(now, connection)
             ):
                 return
         self._claims.cancel(connection)
         connection.state_machine.handle(Event.OWN)
         connection.expiry_s = connection.connect_request.expiry_s
-        record = self._context.records.of(connection.client_id)
+        record = self._context.records.of(connection.client_name)
         has_ended = record is not None and self._context.records.has_ended(now, record)
         connection.starts_clean = connection.event.clean_start or has_ended or not connection.expiry_s
         goes_on = not (connection.event.clean_start or has_ended)
@@ -428,7 +471,7 @@ class ConnectHandler:
         self._mqtt_subscriptions.restore(now, connection, record.subscriptions)
         if not connection.expiry_s:
             connection.has_record = False
-            self._session_store.save_ended(now, connection.client_id)
+            self._session_store.save_ended(now, connection.client_name)
         elif is_known:
             self._session_store.save_changed(now, connection, None)
         else:
@@ -473,7 +516,7 @@ class ConnectHandler:
                 self._register(now, connection)
             self.handle_ready(now, connection)
 
-        self._context.network_clients.when_closed(connection.client_id, on_closed)
+        self._context.network_clients.when_closed(connection.client_name, on_closed)
         self._context.network_clients.leave(now, pool_client, end_session=False)
 
     def _await_record(self, now: int, connection: Connection) -> None:
@@ -496,14 +539,14 @@ class ConnectHandler:
             connection.has_record = True
             self._session_store.save_changed(now, connection, None)
         else:
-            self._session_store.save_ended(now, connection.client_id)
+            self._session_store.save_ended(now, connection.client_name)
         if record.has_pool_client:
             self._open_pool_client(now, connection, clean_start=True)
             self._mqtt_subscriptions.sweep(now, connection, record.subscriptions + record.stale_subscriptions)
 
     def _register(self, now: int, connection: Connection) -> None:
         """Registers the will with its topic's owner, in case this gateway dies."""
-        connection.will = connection.event.will
+        connection.will = _absolute(connection.event.will, connection.workspace)
         will = None if connection.will is None else wills.registered_will(connection.will)
         if will is None:
             return
@@ -519,7 +562,7 @@ class ConnectHandler:
     def _open_pool_client(self, now: int, connection: Connection, *, clean_start: bool) -> None:
         connection.pool_client = self._context.network_clients.open(
             now,
-            connection.client_id,
+            connection.client_name,
             connection.expiry_s,
             clean_start=clean_start,
             is_kept=connection.is_persistent,
@@ -548,6 +591,7 @@ class ConnectHandler:
             queue_messages=limits.queue_messages,
             queue_bytes=limits.queue_bytes,
             rate=limits.rate,
+            workspace=connection.workspace.name,
             is_distributed=self._context.settings.listeners[event.listener].is_distributed,
             assigned_client_id=connection.client_id if connect_request.assigned else None,
             server_keep_alive_s=connect_request.keep_alive_s,
@@ -557,7 +601,7 @@ class ConnectHandler:
         )
         self._context.native_api.accept(connection.id, accept)
         username, is_present = connection.username, connection.was_present
-        self._context.events.connected(event, connection.client_id, username, is_present=is_present)
+        self._context.events.connected(event, connection.client_name, username, is_present=is_present)
         self.pending_connects.accepted(now, connection)
 
     def _refuse_unnamed(self, now: int, event: ConnectEvent, refusal: Refusal) -> None:
@@ -570,3 +614,9 @@ class ConnectHandler:
             text=refusal.text if event.wants_problem_information else "",
             server_reference=reference or None,
         )
+
+
+def _absolute(will: WillMessage | None, workspace: Workspace) -> WillMessage | None:
+    """A will with the name of its topic in the network."""
+    topic = None if will is None else workspace.absolute(will.topic)
+    return None if will is None or topic is None else replace(will, topic=topic)

@@ -74,7 +74,7 @@ class DisconnectHandler:
             connection.on_end.append(done)
         if connection.state is State.OPEN:
             connection.state_machine.handle(Event.DISCONNECT)
-            self._context.events.disconnected(connection.event, connection.client_id, "server", code)
+            self._context.events.disconnected(connection.event, connection.client_name, "server", code)
             self._context.native_api.disconnect(
                 connection.id, code, text=text, server_reference=self._reference(code)
             )
@@ -123,7 +123,7 @@ class DisconnectHandler:
 
     def _await_earlier_end(self, connection: Connection, wait_group: WaitGroup) -> None:
         """The end of a connection is complete only when that of its client's earlier connection is."""
-        client, waiting = connection.client_id, connection.on_end
+        client, waiting = connection.client_name, connection.on_end
         self.await_end(client, wait_group)
         self._ending[client] = waiting
 
@@ -170,7 +170,7 @@ class DisconnectHandler:
             later = None if is_due else pending
             self._session_store.save_disconnected(now, connection, kept, later, wait_group.add())
         elif connection.has_record:
-            self._session_store.save_ended(now, connection.client_id, wait_group.add())
+            self._session_store.save_ended(now, connection.client_name, wait_group.add())
         if pending is None or not is_due:
             self._leave(now, connection, wait_group.add())
         elif pending.message.qos == 0 and self._owner_has_will(connection):
@@ -205,7 +205,7 @@ class DisconnectHandler:
         if pool_client is None or not network_clients.has(pool_client):
             finish(now, True)
             return
-        network_clients.when_closed(connection.client_id, lambda now: finish(now, True))
+        network_clients.when_closed(connection.client_name, lambda now: finish(now, True))
         network_clients.leave(now, pool_client, end_session=connection.ends_session, with_will=with_will)
 
     def _change_expiry(self, now: int, connection: Connection, expiry_s: int | None) -> None:

@@ -15,6 +15,7 @@ from hbroker.gateway.access.policy import Refusal
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.gateway.reason_codes import MQTT_5, Code
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S
+from hbroker.workspace import ROOT
 
 __all__ = ["LONGEST_CLIENT_ID", "ConnectRequest", "admit"]
 
@@ -68,6 +69,8 @@ def admit(
 def _wrong_id(event: ConnectEvent) -> str | None:
     if len(event.client_id.encode()) > LONGEST_CLIENT_ID:
         return f"a client id has at most {LONGEST_CLIENT_ID} bytes here"
+    if event.client_id.startswith(f"{ROOT}/"):
+        return f"a client id does not begin with {ROOT}/"  # So begin the names of those in workspaces.
     if event.client_id:
         return None
     if event.version == MQTT_3_1 or (event.version < MQTT_5 and not event.clean_start):

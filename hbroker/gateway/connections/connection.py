@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import auto
@@ -16,6 +17,7 @@ from hbroker.gateway.records.session_records import SessionSubscription
 from hbroker.protocol.sessions.subscription_store import filter_cost
 from hbroker.protocol.sessions.wildcard_shapes import WildcardShapes, shape_of
 from hbroker.protocol.state_machine import StateMachine, Symbol
+from hbroker.workspace import DEFAULT, Workspace
 
 __all__ = ["TRANSITIONS", "Connection", "ConnectionTable", "Event", "MqttSubscription", "State"]
 
@@ -73,7 +75,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(slots=True, eq=False)
 class MqttSubscription:
-    """One subscription of a session. `filter`: as the client wrote it; `plain`: without `$share/group/`."""
+    """One subscription of a session. `filter`: as the client wrote it; `plain`: without `$share/group/`, as
+    the network names it."""
 
     listener: int
     pool_client: int | None
@@ -111,6 +114,8 @@ class Connection:
         default_factory=lambda: StateMachine(TRANSITIONS, State.AUTHENTICATING)
     )
     username: str | None = None
+    workspace: Workspace = DEFAULT
+    """Of which the client is, once it is admitted."""
     proof: str = ""
     until_s: int | None = None
     """As in `Admitted`."""
@@ -168,6 +173,11 @@ class Connection:
     def client_id(self) -> str:
         """The client's own id, or the one that the gateway assigned."""
         return self.connect_request.client_id
+
+    @property
+    def client_name(self) -> str:
+        """The name of the client in the network, of which there is one over all workspaces."""
+        return self.workspace.client_name(self.client_id)
 
     @property
     def state(self) -> State:
@@ -237,6 +247,8 @@ class ConnectionTable:
     def __init__(self) -> None:
         self._by_id: dict[int, Connection] = {}
         self._by_client: dict[str, Connection] = {}
+        self._of_workspace: Counter[str] = Counter()
+        """The number of clients in `_by_client` of each workspace."""
         self.most = 0
         """The highest number of connections at one time."""
         self.disconnecting = 0
@@ -248,22 +260,30 @@ class ConnectionTable:
         self.most = max(self.most, len(self._by_id))
 
     def assign(self, connection: Connection) -> None:
-        """Gives the client id to this connection. The former one was ended."""
-        self._by_client[connection.client_id] = connection
+        """Gives the client's name to this connection. The former one was ended."""
+        if connection.client_name not in self._by_client:
+            self._of_workspace[connection.workspace.name] += 1
+        self._by_client[connection.client_name] = connection
 
     def remove(self, connection: Connection) -> None:
         """Removes a connection that has ended."""
         self._by_id.pop(connection.id, None)
-        if self._by_client.get(connection.client_id) is connection:
-            del self._by_client[connection.client_id]
+        if self._by_client.get(connection.client_name) is connection:
+            del self._by_client[connection.client_name]
+            self._of_workspace[connection.workspace.name] -= 1
 
     def get(self, id: int) -> Connection | None:
         """The connection with this number; None: there is none."""
         return self._by_id.get(id)
 
-    def of_client(self, client_id: str) -> Connection | None:
-        """The connection that has this client id, or claims it; None: there is none."""
-        return self._by_client.get(client_id)
+    def of_client(self, client: str) -> Connection | None:
+        """The connection of the client of this name (`Connection.client_name`), or the one that claims it;
+        None: there is none."""
+        return self._by_client.get(client)
+
+    def clients_of(self, workspace: str) -> int:
+        """The number of clients of this workspace that have a connection, or claim one."""
+        return self._of_workspace[workspace]
 
     @property
     def unbroken(self) -> int:

@@ -51,7 +51,7 @@ class PendingConnects:
     def must_wait(self, now: int, connection: Connection) -> bool:
         """Whether the connection waits for an earlier one of its client. If so, `on_ready` is called
         later."""
-        client = connection.client_id
+        client = connection.client_name
         queue = self._queues.get(client)
         if queue is None and not self._has_pending(client):
             return False
@@ -80,7 +80,7 @@ class PendingConnects:
     def accepted(self, now: int, connection: Connection) -> None:
         """The connection has its CONNACK: lets others go on."""
         self._resolve(now, connection.id)
-        self._next(now, connection.client_id)
+        self._next(now, connection.client_name)
 
     def handle_timeout(self, now: int) -> None:
         """Goes on with those whose wait has timed out."""

@@ -71,7 +71,7 @@ class ClaimRequests:
 
     def _send(self, now: int, batch: _Batch) -> None:
         batch_claims = [
-            ClientIdClaim(one.client_id, one.stamp, one.event.clean_start) for one in batch.connections
+            ClientIdClaim(one.client_name, one.stamp, one.event.clean_start) for one in batch.connections
         ]
         body = client_id_claims.body_of(self._context.settings.name, batch_claims)
         message = WillMessage(self._topic, sign(self._context.key, self._topic, body), qos=1)
@@ -87,7 +87,7 @@ class ClaimRequests:
         self._context.outbox.enqueue(now, OutboxMessage(message, sent, until=now))
 
     def _is_current(self, now: int, connection: Connection) -> bool:
-        is_known = self._context.connection_table.of_client(connection.client_id) is connection
+        is_known = self._context.connection_table.of_client(connection.client_name) is connection
         return is_known and now < connection.claimed_at + _REPEATED
 
 
@@ -96,7 +96,7 @@ def _together(connections: Sequence[Connection]) -> Iterator[list[Connection]]:
     part: list[Connection] = []
     characters = 0
     for connection in connections:
-        length = len(connection.client_id)
+        length = len(connection.client_name)
         if len(part) == client_id_claims.MOST_TOGETHER or (part and characters + length > _MOST_CHARACTERS):
             yield part
             part, characters = [], 0

@@ -131,7 +131,7 @@ class SessionStore:
         will: PendingWill | None,
     ) -> SessionRecord:
         return SessionRecord(
-            client=connection.client_id,
+            client=connection.client_name,
             gateway=self._context.settings.name,
             run=self._context.clock.run,
             expiry_s=connection.expiry_s,

@@ -67,7 +67,7 @@ class StaleSessions:
         if unclaimed:
             if connection.pool_client is None:
                 connection.pool_client = self._context.network_clients.open(
-                    now, connection.client_id, connection.expiry_s, clean_start=False, is_kept=True
+                    now, connection.client_name, connection.expiry_s, clean_start=False, is_kept=True
                 )
             self._mqtt_subscriptions.sweep(now, connection, unclaimed)
         self._session_store.save_changed(now, connection, None)

@@ -118,7 +118,7 @@ class MqttSubscriptions:
             if refusal is not None:
                 ack.codes[index] = suback_code(connection.event.version, refusal)
                 continue
-            group, plain = shared.split(filter) or ("", filter)
+            group, plain = _split(connection, filter) or ("", filter)
             if connection.event.is_bridge:
                 options = _for_bridge(options, group)
             subscription = MqttSubscription(0, None, filter, group, plain, options, event.identifier)
@@ -174,7 +174,7 @@ class MqttSubscriptions:
         restored: dict[int, list[MqttSubscription]] = {}
         # In this order no subscription moves from the shared pool client to the session's own.
         for kept in sorted(subscriptions, key=needs_own, reverse=True):
-            parts = shared.split(kept.filter)
+            parts = _split(connection, kept.filter)
             if parts is None or kept.filter in connection.subscriptions:
                 continue
             subscription = MqttSubscription(0, None, kept.filter, *parts, kept.options, kept.identifier)
@@ -194,7 +194,7 @@ class MqttSubscriptions:
         assert connection.pool_client is not None, "a session that is swept has a member"
         control = self._network_clients.control(connection.pool_client)
         for kept in subscriptions:
-            parts = shared.split(kept.filter)
+            parts = _split(connection, kept.filter)
             if parts is None or not (parts[0] or kept.options.qos):
                 continue
             options = Options(qos=kept.options.qos, retain_handling=_DO_NOT_SEND)
@@ -264,16 +264,17 @@ class MqttSubscriptions:
         parts = shared.split(filter)
         if parts is None:
             return Code.TOPIC_FILTER_INVALID
-        plain = parts[1]
-        if plain.startswith("$") and plain.partition("/")[0] != "$SYS":
+        plain, absolute = parts[1], _split(connection, filter)
+        is_hidden = plain.startswith("$") and plain.partition("/")[0] != "$SYS"
+        if is_hidden or absolute is None:
             return Code.NOT_AUTHORIZED
         assert connection.acl is not None, "an open connection has a list"
         if not may_read_some(self._context.access.rules(connection.acl), plain):
             return Code.NOT_AUTHORIZED
-        if len(filter.encode()) > LONGEST_FILTER:
+        if len("/".join(absolute).encode()) > LONGEST_FILTER:
             return Code.QUOTA_EXCEEDED
         most = self._context.limits.subscriptions
-        if filter not in connection.subscriptions and not connection.has_room(most, *parts):
+        if filter not in connection.subscriptions and not connection.has_room(most, *absolute):
             return Code.QUOTA_EXCEEDED
         return None
 
@@ -383,7 +384,7 @@ class MqttSubscriptions:
         if connection.pool_client is None:
             connection.pool_client = self._network_clients.open(
                 now,
-                connection.client_id,
+                connection.client_name,
                 connection.expiry_s,
                 clean_start=connection.starts_clean,
                 is_kept=not connection.starts_clean,
@@ -481,6 +482,14 @@ class MqttSubscriptions:
     def _finish_if_complete(self, now: int, ack: PendingAck) -> None:
         if ack.is_complete and not ack.connection.is_over:
             self._complete(now, ack)
+
+
+def _split(connection: Connection, filter: str) -> tuple[str, str] | None:
+    """The group of a client's filter, and the rest as the network names it. None: it is not valid, or there
+    is no such topic in the client's workspace."""
+    group, plain = shared.split(filter) or ("", None)
+    absolute = None if plain is None else connection.workspace.absolute(plain)
+    return None if absolute is None else (group, absolute)
 
 
 def _for_bridge(options: SubscribeOptions, group: str) -> SubscribeOptions:

@@ -4,6 +4,7 @@ use crate::Micros;
 use crate::association::credentials::Credentials;
 use crate::publisher_id::publisher_id;
 use crate::token::TokenKeys;
+use crate::workspace::Workspace;
 
 /// The settings of a core's engines. `_native.pyi` documents each.
 #[derive(Clone, Debug)]
@@ -54,6 +55,10 @@ pub struct Config {
     /// The credit that this end grants: what it takes before it acknowledges.
     pub receive_messages: u32,
     pub receive_bytes: u64,
+    /// A client's, whose application uses the names of it.
+    pub workspace: Workspace,
+    /// A node's: how many messages it takes in a second on the topics of a workspace.
+    pub workspace_rates: Vec<(String, u32)>,
     /// It publishes for many clients, none of which may hold back the others (§7.7).
     pub for_many: bool,
     /// Answers to unproven addresses, per second.

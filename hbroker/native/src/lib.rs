@@ -47,6 +47,7 @@ mod tables;
 mod token;
 mod topic;
 mod wire;
+mod workspace;
 
 /// Microseconds on a monotonic clock.
 type Micros = u64;

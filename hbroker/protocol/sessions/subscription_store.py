@@ -6,16 +6,18 @@ which subscriptions a subtree touches when it is handed over, and whose they are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeAlias
 
 from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
+from hbroker.config import WorkspaceQuotas
 from hbroker.protocol.packets import Address, address_from, address_of
 from hbroker.protocol.sessions.filter_index import FilterIndex
 from hbroker.protocol.sessions.wildcard_shapes import WildcardShapes
+from hbroker.protocol.sessions.workspace_quotas import QuotaCounts
 
 __all__ = [
     "MOST_OVERFLOW",
@@ -74,15 +76,17 @@ class Subscription:
 
 
 class SubscriptionStore:
-    """All stored subscriptions. `most`: the most that the filters of one session may count for.
+    """All stored subscriptions. `most`: the most that the filters of one session may count for. `workspaces`:
+    the quotas of workspaces.
 
     Nearly all subscriptions stay unchanged until their session ends, and nearly every session has one. So
     each is stored as bytes (`_packed`), which takes a tenth of the memory, and a session with one
     subscription has no table.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, workspaces: Sequence[WorkspaceQuotas] = ()) -> None:
         self._most = most
+        self._workspaces = QuotaCounts(workspaces)
         self._by_session: dict[int, bytes | _SessionSubscriptions] = {}
         self._index = FilterIndex()
         """A session with one subscription by its id; the subscriptions of others by session id and key."""
@@ -99,14 +103,12 @@ class SubscriptionStore:
             self._index.add(only[1], (session, only))
         if isinstance(known, _SessionSubscriptions):
             if key not in known.packed:
-                self._count += 1
-                self._shapes.add(session, key[1])
+                self._note_added(session, key[1])
                 self._index.add(key[1], (session, key))
             known.put(key, packed)
         else:
             if known is None:
-                self._count += 1
-                self._shapes.add(session, key[1])
+                self._note_added(session, key[1])
                 self._index.add(key[1], session)
             self._by_session[session] = packed
 
@@ -115,8 +117,7 @@ class SubscriptionStore:
         removed = self.get(session, key)
         if removed is None:
             return None
-        self._count -= 1
-        self._shapes.remove(session, key[1])
+        self._note_removed(session, key[1])
         known = self._by_session.pop(session)
         if not isinstance(known, _SessionSubscriptions):
             self._index.remove(key[1], session)
@@ -132,11 +133,10 @@ class SubscriptionStore:
     def remove_session(self, session: int) -> list[Subscription]:
         """Removes and returns all subscriptions of a session."""
         removed = list(self.of(session))
-        self._count -= len(removed)
         known = self._by_session.pop(session, None)
         for subscription in removed:
             entry = (session, subscription.key) if isinstance(known, _SessionSubscriptions) else session
-            self._shapes.remove(session, subscription.filter)
+            self._note_removed(session, subscription.filter)
             self._index.remove(subscription.filter, entry)
         return removed
 
@@ -164,7 +164,7 @@ class SubscriptionStore:
             is_there = known is not None and _key_of(known) == key
             others = 0 if known is None else filter_cost(_key_of(known))
         fits = others + filter_cost(key) <= self._most and self._shapes.has_room(session, key[1])
-        return is_there or fits
+        return is_there or (fits and self._workspaces.has_room(session, key[1]))
 
     def touching(self, subtree: str) -> Iterator[Subscription]:
         """All subscriptions whose filter can match a topic at or below the subtree."""
@@ -177,6 +177,16 @@ class SubscriptionStore:
             assert isinstance(packed, bytes), "a session is indexed as it is kept"
             if filter_touches(_key_of(packed)[1], subtree):
                 yield _unpacked(session, packed)
+
+    def _note_added(self, session: int, filter: str) -> None:
+        self._count += 1
+        self._shapes.add(session, filter)
+        self._workspaces.add(session, filter)
+
+    def _note_removed(self, session: int, filter: str) -> None:
+        self._count -= 1
+        self._shapes.remove(session, filter)
+        self._workspaces.remove(session, filter)
 
     def __len__(self) -> int:
         return self._count

@@ -61,6 +61,7 @@ def connect(
     timeout: float = TIMEOUT,
     authority: PathLike | None = None,
     token: PathLike | None = None,
+    workspace: str | None = None,
     **profile: Unpack[Profile],
 ) -> Connecting:
     """Connects to the network at its root: `await` it, or use it with `async with`.
@@ -70,14 +71,15 @@ def connect(
     network's authority, if its security is on; None: as `HBROKER_AUTHORITY` says, or that of the network with
     this root on this host. `token`: the file with the client's token, which says what it may do; None: as
     `HBROKER_TOKEN` says, or the operator's token of the network with this root on this host, or none.
-    `profile`: as in `Profile`.
+    `workspace`: whose topics the client uses, without their prefix (docs/workspaces.md); None: that of its
+    token, or the default one. `profile`: as in `Profile`.
 
     Raises Unreachable if no root answers, Refused if no node accepts the will, OSError if the root has no
-    address, the socket cannot be bound or a file cannot be read, ConfigError if a file is not usable, and
-    ValueError for an invalid argument.
+    address, the socket cannot be bound or a file cannot be read, ConfigError if a file is not usable or the
+    token is of another workspace, and ValueError for an invalid argument.
     """
     identity = Identity.of(**profile)
-    return Connecting(parse_place(root), identity, listen, timeout, authority, token)
+    return Connecting(parse_place(root), identity, listen, timeout, authority, token, workspace)
 
 
 class Connecting:
@@ -91,10 +93,12 @@ class Connecting:
         timeout: float,
         authority: PathLike | None,
         token: PathLike | None,
+        workspace: str | None,
     ) -> None:
         self._root = root
         self._authority = authority
         self._token = token
+        self._workspace = workspace
         self._identity = identity
         self._listen = listen
         self._timeout = timeout
@@ -115,7 +119,8 @@ class Connecting:
 
     async def _connect(self) -> Client:
         root, listen = await asyncio.to_thread(resolve_both, self._root, self._listen)
-        identity = await asyncio.to_thread(self._identity.secured, root, self._authority, self._token)
+        files = self._authority, self._token
+        identity = await asyncio.to_thread(self._identity.secured, root, *files, self._workspace)
         client = Client(root, identity, new_endpoint(listen, identity), self._timeout)
         try:
             await client._start()
@@ -138,7 +143,8 @@ class Client:
         drive: Callable[..., Driver | PoolEndpoint] = Driver,
         caches: ResolverCaches | None = None,
     ) -> None:
-        self.client_id = identity.session_options.client
+        self.client_id = identity.client_id
+        self.workspace = identity.workspace.name
         self.root = root
         self._timeout = timeout
         self._will = identity.will

@@ -33,6 +33,7 @@ from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT, LEAVE_TIMEOUT, conf
 from hbroker.runtime.client.identity import Identity, PoolClientProfile, random_id
 from hbroker.runtime.client.pool_driver import PoolDriver, PoolEndpoint
 from hbroker.runtime.credentials import PathLike
+from hbroker.workspace import DEFAULT
 
 __all__ = ["ClientPool", "PoolClient", "PoolClientProfile", "client_pool"]
 
@@ -46,6 +47,7 @@ def client_pool(
     timeout: float = TIMEOUT,
     authority: PathLike | None = None,
     token: PathLike | None = None,
+    workspace: str | None = None,
 ) -> ClientPool:
     """A client pool for the network with this root, to be used with `async with`.
 
@@ -53,7 +55,7 @@ def client_pool(
     OSError if the root has no address, the socket cannot be bound or a file cannot be read, ConfigError if a
     file is not usable, and ValueError for an invalid address.
     """
-    return ClientPool(parse_place(root), listen, timeout, authority, token)
+    return ClientPool(parse_place(root), listen, timeout, authority, token, workspace)
 
 
 class ClientPool:
@@ -66,10 +68,13 @@ class ClientPool:
         timeout: float,
         authority: PathLike | None,
         token: PathLike | None,
+        workspace: str | None,
     ) -> None:
         self._place = root
         self._authority = authority
         self._token = token
+        self._named = workspace
+        self._workspace = DEFAULT
         self._listen = listen
         self._timeout = timeout
         self._root: Address = root
@@ -80,7 +85,9 @@ class ClientPool:
 
     async def __aenter__(self) -> Self:
         self._root, listen = await asyncio.to_thread(resolve_both, self._place, self._listen)
-        identity = await asyncio.to_thread(Identity.of().secured, self._root, self._authority, self._token)
+        files = self._authority, self._token
+        identity = await asyncio.to_thread(Identity.of().secured, self._root, *files, self._named)
+        self._workspace = identity.workspace
         pool = _native.ClientPool(config_of(identity), listen)
         self._open_driver = PoolDriver(pool, asyncio.get_running_loop(), identity.credential_files)
         try:
@@ -153,13 +160,14 @@ class ClientPool:
         return self._open_driver
 
     def _open(self, identity: Identity) -> PoolClient:
+        identity = identity.within(self._workspace)
         driver, session_options = self._pool_driver, identity.session_options
         try:
             number = driver.pool.open_pool_client(
                 session_options.session, persistent=session_options.is_persistent, incarnation=random_id()
             )
         except NativeError as error:
-            raise ValueError(f"client {session_options.client!r}: {error}") from None
+            raise ValueError(f"client {identity.client_id!r}: {error}") from None
         endpoint = driver.add(number, acknowledges=not identity.acknowledges_handled)
         pool_client = PoolClient(self, endpoint, self._root, identity, self._timeout)
         self._pool_clients.add(pool_client)

@@ -12,13 +12,15 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hbroker._native import Config, Endpoint, NativeError, topic_is_valid
+from hbroker._native import Config, Endpoint, NativeError, filter_is_valid, topic_is_valid
 from hbroker.errors import Backpressure, HBrokerError, InvalidTopic, NotConnected, PayloadTooLarge
 from hbroker.properties import Properties
 from hbroker.protocol.client import ClientControl
+from hbroker.protocol.packets import Reason
 from hbroker.protocol.resolution.caches import ResolverCaches
 from hbroker.protocol.results import (
     Published,
@@ -102,6 +104,7 @@ def config_of(identity: Identity) -> Config:
         receive_messages=identity.receive_messages,
         receive_bytes=identity.receive_bytes,
         credentials=identity.credentials,
+        workspace=identity.workspace.name,
     )
 
 
@@ -121,6 +124,8 @@ class Dispatcher:
         self.control = ClientControl(
             endpoint, Random(random_id()), root, identity.session_options, caches=caches
         )
+        self._client_id = identity.client_id
+        self._workspace = identity.workspace
         self.is_persistent = identity.session_options.is_persistent
         """The session outlives its link."""
         self._on_will: Callback | None = None
@@ -177,7 +182,7 @@ class Dispatcher:
         try:
             sequence = self.endpoint.publish(topic, payload, published_at_us=_wall_clock(), **properties)
         except (NativeError, OverflowError) as error:
-            raise _unpublishable(topic, properties, error) from None
+            raise self._unpublishable(topic, properties, error) from None
         if sequence is None:
             raise Backpressure(f"too much waits for the owner of {topic!r}")
         if callback is not None and properties.get("qos", 0):
@@ -194,7 +199,7 @@ class Dispatcher:
         try:
             sequences = self.endpoint.publish_many(part, published_at_us=_wall_clock(), **properties)
         except (NativeError, OverflowError) as error:
-            raise _unpublishable(part[0][0], properties, error) from None
+            raise self._unpublishable(part[0][0], properties, error) from None
         if not sequences:
             raise Backpressure(f"too much waits for the owner of {part[0][0]!r}")
         if properties.get("qos", 0):
@@ -205,20 +210,21 @@ class Dispatcher:
     def resolve(self, topic: str, trace: bool, timeout: int, callback: Callback) -> None:
         """Resolves the owner of a topic."""
         self.check()
-        if not topic_is_valid(topic):
-            raise InvalidTopic(f"not a topic name: {topic!r}")
-        lookup_id = self.control.resolve(clock(), topic, trace=trace, timeout=timeout)
+        absolute = self._workspace.absolute(topic)
+        if absolute is None or not topic_is_valid(absolute):
+            raise self._no_topic(topic)
+        lookup_id = self.control.resolve(clock(), absolute, trace=trace, timeout=timeout)
         self._requests[lookup_id] = callback
 
     def subscribe(self, filter: str, options: Options, inbox: Inbox, timeout: int, callback: Callback) -> int:
         """Subscribes. From now on the messages go to the inbox. The callback is called once the subscription
         is complete."""
         self.check()
-        parts = shared.split(filter)
-        if parts is None:
-            raise InvalidTopic(f"not a topic filter: {filter!r}")
-        group, plain = parts
-        subscription = self.control.subscribe(clock(), plain, options, group=group, timeout=timeout)
+        group, plain = shared.split(filter) or ("", "")
+        absolute = self._workspace.absolute(plain)
+        if absolute is None or not filter_is_valid(absolute):
+            raise InvalidTopic(f"not a topic filter{self._of_workspace}: {filter!r}")
+        subscription = self.control.subscribe(clock(), absolute, options, group=group, timeout=timeout)
         self._requests[subscription] = callback
         self._inboxes[subscription] = inbox
         if group:
@@ -414,12 +420,46 @@ class Dispatcher:
             inbox.close(self._error)
         self.fail(self._error)
 
+    def _no_topic(self, topic: str) -> InvalidTopic:
+        return InvalidTopic(f"not a topic name{self._of_workspace}: {topic!r}")
+
+    @property
+    def _of_workspace(self) -> str:
+        return f" of the workspace {self._workspace.name}" if self._workspace.name else ""
+
+    def _unpublishable(
+        self, topic: str, properties: Properties, error: NativeError | OverflowError
+    ) -> Exception:
+        """The exception for the first message that the core did not take."""
+        absolute = self._workspace.absolute(topic)
+        if absolute is None or not topic_is_valid(absolute):
+            return self._no_topic(topic)
+        if properties.get("qos", 0) not in (0, 1, 2) or isinstance(error, OverflowError):
+            return ValueError(str(error))
+        return PayloadTooLarge(str(error))
+
+    def _localised(self, result: Result) -> Result:
+        """An outcome with the name that the application knows."""
+        local = self._workspace.local
+        match result:
+            case Published(topic=topic, reason=reason) if reason != Reason.REASON_SUCCESS:
+                return replace(result, topic=local(topic) or topic)
+            case ResolveFailed(topic=topic) | WillRefused(topic=topic):
+                return replace(result, topic=local(topic) or topic)
+            case Resolved(resolution=found):
+                return replace(result, resolution=replace(found, topic=local(found.topic) or found.topic))
+            case SubscriptionFailed(filter=filter):
+                return replace(result, filter=local(filter) or filter)
+        return result
+
     def _handle_result(self, result: Result) -> None:
         callback: Callback | None = None
+        if self._workspace.name:
+            result = self._localised(result)
         match result:
             case TakenOver():
                 self.is_taken_over = True
-                self._fail_with(of_takeover(self.control.session_options.client))
+                self._fail_with(of_takeover(self._client_id))
             case WillSet() | WillRefused():
                 callback, self._on_will = self._on_will, None
             case Published():
@@ -444,15 +484,6 @@ class Dispatcher:
                     inbox.close(of_request(result, 0))
         if callback is not None:
             callback(result)
-
-
-def _unpublishable(topic: str, properties: Properties, error: NativeError | OverflowError) -> Exception:
-    """The exception for the first message that the core did not take."""
-    if not topic_is_valid(topic):
-        return InvalidTopic(f"not a topic name: {topic!r}")
-    if properties.get("qos", 0) not in (0, 1, 2) or isinstance(error, OverflowError):
-        return ValueError(str(error))
-    return PayloadTooLarge(str(error))
 
 
 def _wall_clock() -> int:

@@ -1,4 +1,4 @@
-"""The identity of a client: its name, session and will, from the arguments of `connect`.
+"""The identity of a client: its name, workspace, session and will, from the arguments of `connect`.
 
 A client without session options has a random session id, so several clients may share its name. If a session
 is to outlive its run, or `clean_start` is given, the session id follows from the client's name and key
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypedDict, cast
 
 from hbroker._native import Credentials, topic_is_valid
@@ -21,7 +21,8 @@ from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S, SessionOptions, session_id
 from hbroker.protocol.wills import client_will
 from hbroker.runtime.client.publication import encoded
-from hbroker.runtime.credentials import CredentialFiles, PathLike, client_security
+from hbroker.runtime.credentials import CredentialFiles, PathLike, client_security, workspace_for
+from hbroker.workspace import DEFAULT, Workspace
 
 __all__ = ["Identity", "PoolClientProfile", "Profile", "Will", "random_id"]
 
@@ -109,11 +110,16 @@ class Profile(PoolClientProfile, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One client. `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages only.
-    `credentials`: with which its datagrams are sealed; None: they are not. `credential_files`: the files from
-    which they are read again when one changes; None: there are none."""
+    """One client. Its session and its will have the names of the network. `client_id`: as its application
+    names it. `session_key`: the key of a named session. `workspace`: whose names its application uses.
+    `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages only. `credentials`:
+    with which its datagrams are sealed; None: they are not. `credential_files`: the files from which they are
+    read again when one changes; None: there are none."""
 
+    client_id: str
     session_options: SessionOptions
+    session_key: bytes = field(default=b"", repr=False)
+    workspace: Workspace = DEFAULT
     will: Will | None = None
     acknowledges_handled: bool = False
     max_message_bytes: int = 268_435_456
@@ -123,15 +129,38 @@ class Identity:
     credential_files: CredentialFiles | None = None
 
     def secured(
-        self, root: Address, authority: PathLike | None = None, token: PathLike | None = None
+        self,
+        root: Address,
+        authority: PathLike | None = None,
+        token: PathLike | None = None,
+        workspace: str | None = None,
     ) -> Self:
-        """The same client, with the credentials for the network with this root. `authority`, `token`: as in
-        `hbroker.connect`. Raises ConfigError and OSError, if a file is not usable."""
+        """The same client, with the credentials for the network with this root, and in its workspace. The
+        arguments are as in `hbroker.connect`.
+
+        Raises ConfigError and OSError, if a file is not usable, and what `within` raises.
+        """
         security = client_security(root, authority, token)
+        client = self.within(workspace_for(security, workspace))
         if not security.is_on:
-            return self
+            return client
         files = CredentialFiles(security)
-        return replace(self, credentials=files.read(), credential_files=files)
+        return replace(client, credentials=files.read(), credential_files=files)
+
+    def within(self, workspace: Workspace) -> Self:
+        """The same client of the default workspace in another one. Raises ValueError for its client id, and
+        InvalidTopic and PayloadTooLarge for its will, if the workspace cannot have them."""
+        options, will = self.session_options, self.will
+        client = workspace.client_name(self.client_id)
+        options = replace(options, client=client)
+        if options.is_named:
+            options = replace(options, session=session_id(client, self.session_key))
+        if will is not None:
+            topic = workspace.absolute(will.topic)
+            if topic is None:
+                raise InvalidTopic(f"no workspace has the topic {will.topic!r}: it begins with $")
+            will = replace(will, topic=topic)
+        return replace(self, session_options=options, workspace=workspace, will=will)
 
     @classmethod
     def of(
@@ -144,7 +173,7 @@ class Identity:
         acknowledge: str = "received",
         **bounds: int,
     ) -> Identity:
-        """Checks the arguments of `connect`. Raises ValueError."""
+        """Checks the arguments of `connect`. The client is in the default workspace. Raises ValueError."""
         if acknowledge not in ("received", "handled"):
             raise ValueError(f"acknowledge is 'received' or 'handled', not {acknowledge!r}")
         expiry_s = _whole_seconds("session_expiry", session_expiry)
@@ -152,11 +181,16 @@ class Identity:
         if (expiry_s or key or clean_start) and not client_id:
             raise ValueError("a session that is known in another run needs a client_id")
         name = client_id or f"client-{os.urandom(4).hex()}"
-        session_options = SessionOptions(name, 0, expiry_s, clean_start)
-        session_options = replace(
-            session_options, session=session_id(name, key) if session_options.is_named else random_id()
+        session_options = SessionOptions(name, random_id(), expiry_s, clean_start)
+        client = cls(
+            name,
+            session_options,
+            key,
+            will=will,
+            acknowledges_handled=acknowledge == "handled",
+            **cast(Any, bounds),
         )
-        return cls(session_options, will, acknowledge == "handled", **cast(Any, bounds))
+        return client.within(DEFAULT)
 
 
 def random_id() -> int:

@@ -36,7 +36,7 @@ from hbroker.gateway.events import WARNINGS
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
-from hbroker.runtime.credentials import credentials_of, key_log_file
+from hbroker.runtime.credentials import credentials_of, key_log_file, workspace_for
 from hbroker.runtime.gateway.native_gateway import NativeGateway, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.launcher.ports import require_listeners
@@ -337,7 +337,9 @@ def _decision(check: Check) -> Decision:
 
 
 def _core_config(settings: GatewaySettings) -> Config:
-    """The native core's settings for one run of a gateway; its session is that of the shared client."""
+    """The native core's settings for one run of a gateway; its session is that of the shared client. Raises
+    ConfigError if its token is of a workspace: a gateway is for clients of all."""
+    workspace_for(settings.security, "")
     return Config(
         node=False,
         session=secrets.randbits(64) or 1,

@@ -1,7 +1,8 @@
 """The operator's token of a network that requires tokens (ADR 36).
 
 The gateways that `hbroker up` runs show it to nodes, and so do the commands of its user on the same host. It
-lets its holder read and write all topics, also those of the nodes (`$SYS`) and of the gateways (`$gateway`).
+lets its holder read and write all topics, also those of the nodes (`$SYS`), of the gateways (`$gateway`) and
+of all workspaces (`$workspace`).
 Like the certificates of nodes it is valid for a year, and renewed when less than a third of that is left.
 """
 
@@ -21,12 +22,13 @@ from hbroker.rights.token import create, verify
 from hbroker.rights.verified import InvalidToken
 from hbroker.runtime.launcher.run_directory import RunDirectory
 from hbroker.storage.disk import make_folder, replace_file
+from hbroker.workspace import ROOT
 
 __all__ = ["OPERATOR_RIGHTS", "VALIDITY_S", "provide_operator_token"]
 
 VALIDITY_S: Final = 365 * 86_400
 """How long an operator's token is valid. Seconds."""
-_ALL_TOPICS: Final = ("#", "$SYS/#", "$gateway/#")
+_ALL_TOPICS: Final = ("#", "$SYS/#", "$gateway/#", f"{ROOT}/#")
 OPERATOR_RIGHTS: Final = BlockRights(read=_ALL_TOPICS, write=_ALL_TOPICS, retain=True, share=True)
 """What the operator's token allows."""
 

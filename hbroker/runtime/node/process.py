@@ -112,6 +112,9 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
         telemetry=settings.telemetry.is_on,
         credentials=credentials_of(settings.security, settings.name),
         requires_tokens=settings.security.requires_tokens,
+        workspace_rates=[
+            (each.name, each.messages_per_second) for each in settings.workspaces if each.messages_per_second
+        ],
     )
 
 

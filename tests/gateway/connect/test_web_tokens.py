@@ -98,6 +98,17 @@ def test_a_token_whose_claims_are_wrong_is_refused_with_the_reason(claims: dict[
     assert told in refused.text
 
 
+def test_a_claim_names_the_workspace_of_a_client() -> None:
+    for claimed in (None, "acme"):
+        admitted = tokens().admit(candidate(), OURS.token(workspace=claimed))
+        assert isinstance(admitted, Admitted)
+        assert admitted.workspace == claimed
+    for wrong in ("", "A", "a/b", 5, ["acme"], True):
+        refused = tokens().admit(candidate(), OURS.token(workspace=wrong))
+        assert isinstance(refused, Refusal)
+        assert "`workspace`" in refused.text
+
+
 def test_clocks_may_differ_a_little() -> None:
     token = OURS.token(exp=NOW - LEEWAY_S + 1, nbf=NOW + LEEWAY_S)
     assert isinstance(tokens().admit(candidate(), token), Admitted)

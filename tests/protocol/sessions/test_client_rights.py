@@ -29,13 +29,16 @@ from tests.protocol.sole_node import HERE, HOME, OFFSET_US, ScriptedCore
 
 READER = Rights((BlockRights(read=("home/#",)),))
 WRITER = Rights((BlockRights(write=("home/+",), retain=True),))
-SHARER = Rights((BlockRights(read=("home/#",), share=True),), ("oven",))
+SHARER = Rights((BlockRights(read=("home/#",), share=True),), ("oven",), named_client="oven")
+SELF_NAMED = Rights((BlockRights(write=("home/+",)),), ("oven",))
+"""Of who has appended the client id to his token himself."""
 BEGIN_S = (100 * SECOND + OFFSET_US) // SECOND
 TOKENS = {
     b"reader": VerifiedToken(READER, None, ()),
     b"again": VerifiedToken(READER, None, ()),
     b"writer": VerifiedToken(WRITER, None, ()),
     b"sharer": VerifiedToken(SHARER, None, ()),
+    b"self-named": VerifiedToken(SELF_NAMED, None, ()),
     b"short": VerifiedToken(READER, BEGIN_S + 10, ()),
 }
 
@@ -247,6 +250,8 @@ def test_who_has_a_token_of_an_authority_that_is_not_believed_any_more_has_no_ri
         (b"again", "", True),
         (b"sharer", "oven", True),
         (b"sharer", "fridge", False),
+        (b"self-named", "oven", False),
+        (b"self-named", "", False),
         (b"writer", "", False),
         (b"forged", "", False),
     ],
@@ -254,7 +259,7 @@ def test_who_has_a_token_of_an_authority_that_is_not_believed_any_more_has_no_ri
 def test_who_goes_on_with_a_session_might_have_all_that_it_has(
     token: bytes, client: str, may_go_on: bool
 ) -> None:
-    """Or its token names the session's client: then what it may not have any more ends."""
+    """Or the authority names the session's client in its token: then what it may not have any more ends."""
     node = TokenNode()
     key = node.show(1, b"reader")
     node.link_up(key)

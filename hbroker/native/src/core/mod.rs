@@ -52,6 +52,7 @@ use crate::tables::retained::{Offer, Wanted, ranges};
 use crate::tables::subscriber::Subscriber;
 use crate::topic::Region;
 use crate::wire::{self, Body, PacketView};
+use crate::workspace::Workspace;
 
 /// The most numbers of retained messages that are given to the store while their table is locked.
 const REMOVED_AT_ONCE: usize = 1_024;
@@ -113,6 +114,11 @@ impl Core {
 
     fn of(shared: Shared, driver: Driver, taker: Option<Mutex<Taker>>) -> Self {
         Self { driver, shared, taker, barriers: AtomicU64::default(), store: OnceLock::new() }
+    }
+
+    /// The workspace whose names the application uses.
+    pub fn workspace(&self) -> &Workspace {
+        &self.shared.workspace
     }
 
     /// The threads and sockets; `None` in virtual time, and for clients of a pool or a load.

@@ -45,6 +45,7 @@ use crate::engine::owner::forward::Forwarder;
 use crate::engine::owner::home_workers::HomeWorkers;
 use crate::engine::owner::member_fitness::MemberFitness;
 use crate::engine::owner::throttled_links::{FullSessions, ThrottledLinks};
+use crate::engine::owner::workspace_rates::WorkspaceRates;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
 use crate::engine::publisher::sending::FastPath;
@@ -70,6 +71,7 @@ use crate::sink::DatagramSink;
 use crate::store::mailbox::Mailbox;
 use crate::tables::retained::RetainedStore;
 use crate::wire::ViewBuffers;
+use crate::workspace::Workspace;
 
 /// How often partial messages, and messages without a listener, are checked for expiry.
 const HOUSEKEEPING: Micros = 5_000_000;
@@ -86,6 +88,9 @@ pub struct Shared {
     member_fitness: Arc<MemberFitness>,
     /// Counts, by host, the links that their peers opened, and the sessions without a link.
     hosts: Arc<HostCounts>,
+    /// That of the client whose core it is.
+    pub workspace: Workspace,
+    pub workspace_rates: WorkspaceRates,
     /// Links opened so far. Each link has an incarnation of its own, so that its peer can distinguish it from
     /// the one before (§3.6).
     opened: Arc<AtomicU64>,
@@ -102,6 +107,8 @@ impl Shared {
             moves: Arc::new(Mutex::new(Moves::new(config, config.seed ^ config.incarnation))),
             member_fitness: Arc::new(MemberFitness::new(config.seed)),
             hosts: Arc::new(HostCounts::new(bounds, config.seed)),
+            workspace: config.workspace.clone(),
+            workspace_rates: WorkspaceRates::new(&config.workspace_rates),
             opened: Arc::default(),
         }
     }
@@ -165,7 +172,8 @@ impl Engine {
     pub fn new(config: Config, worker: u8, workers: u8, shared: Shared) -> Self {
         let hasher = KeyedHash::new(config.seed);
         let side = if config.node {
-            Side::Node(Box::new(Forwarder::new(worker, workers, Arc::clone(&shared.retained), config.seed)))
+            let (retained, rates) = (Arc::clone(&shared.retained), shared.workspace_rates.clone());
+            Side::Node(Box::new(Forwarder::new(worker, workers, retained, rates, config.seed)))
         } else {
             Side::Client(Box::new(Client::new(&config, hasher)))
         };

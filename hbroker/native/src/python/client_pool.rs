@@ -86,7 +86,8 @@ impl ClientPool {
             self.core.with(|_, _| {});
             messages
         });
-        messages.into_iter().map(|(id, message)| (id.0, Message::new(py, message))).collect()
+        let workspace = &self.core.shared().workspace;
+        messages.into_iter().map(|(id, message)| (id.0, Message::new(py, message, workspace))).collect()
     }
 
     fn handled(&self, py: Python<'_>, messages: Vec<(u64, (u64, u64))>) {

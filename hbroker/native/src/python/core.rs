@@ -46,7 +46,8 @@ impl Core {
     #[pyo3(signature = (limit = 1024))]
     fn poll_messages(&self, py: Python<'_>, limit: usize) -> Vec<Message> {
         let messages = py.detach(|| self.core.take_messages(limit));
-        messages.into_iter().map(|message| Message::new(py, message)).collect()
+        let workspace = self.core.workspace();
+        messages.into_iter().map(|message| Message::new(py, message, workspace)).collect()
     }
 
     fn counters(&self, py: Python<'_>) -> BTreeMap<String, u64> {

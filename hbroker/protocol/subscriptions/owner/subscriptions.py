@@ -115,7 +115,7 @@ class OwnerSubscriptions:
         self._watch = watch
         self._clock = context.clock
         self._storage = context.storage
-        self.subscription_store = SubscriptionStore(settings.limits.subscriptions)
+        self.subscription_store = SubscriptionStore(settings.limits.subscriptions, settings.workspaces)
         """The stored subscriptions."""
         self.sessions = SessionTable(
             context.core,
@@ -166,11 +166,12 @@ class OwnerSubscriptions:
             self._core.refuse_session(event.session, event.source, event.rights)
 
     def _may_go_on(self, session: int, rights: Rights) -> bool:
-        """Its token names the session's client, or it might have subscribed to all that the session has."""
+        """The authority has named the session's client in its token, or it might have subscribed to all that
+        the session has. A client id in a block that was appended proves nothing: anybody may append it."""
         known = self.sessions.get(session)
         if known is None:
             return not rights.is_empty
-        if known.client in rights.clients:
+        if known.client and known.client == rights.named_client:
             return True
         subscriptions = list(self.subscription_store.of(session))
         is_much = len(subscriptions) > _MOST_REVIEWED

@@ -54,6 +54,8 @@ drops! {
     /// A message of `QoS` 1 or 2 that an owner refused because of its queues: its publisher sends it again
     /// (§7.7).
     QueuesFull = "queues_full",
+    /// A message beyond the rate of its workspace. At `QoS` 1 and 2 its publisher sends it again.
+    WorkspaceRate = "workspace_rate",
     /// A message that was queued for a session that ended, and not acknowledged.
     SessionEnded = "session_ended",
     /// A message in the queue of a persistent session that expired without a link.

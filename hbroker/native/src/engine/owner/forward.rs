@@ -18,6 +18,7 @@ use crate::engine::owner::distribution::Distribution;
 use crate::engine::owner::routes::{Refusal, Route, Routes};
 use crate::engine::owner::shared_groups::SharedGroups;
 use crate::engine::owner::throttle::Throttle;
+use crate::engine::owner::workspace_rates::WorkspaceRates;
 use crate::engine::retained::replay::Replays;
 use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage};
 use crate::engine::sessions::target::{Target, Targets};
@@ -56,11 +57,18 @@ pub struct Forwarder {
     pub deferred: Vec<(u64, QueuedMessage)>,
     pub barriers: Barriers,
     pub throttle: Throttle,
+    pub workspace_rates: WorkspaceRates,
 }
 
 impl Forwarder {
     /// That of worker number `worker` of `workers`.
-    pub fn new(worker: u8, workers: u8, retained: Arc<Mutex<RetainedStore>>, seed: u64) -> Self {
+    pub fn new(
+        worker: u8,
+        workers: u8,
+        retained: Arc<Mutex<RetainedStore>>,
+        workspace_rates: WorkspaceRates,
+        seed: u64,
+    ) -> Self {
         Self {
             worker,
             routes: Routes::new(seed),
@@ -73,6 +81,7 @@ impl Forwarder {
             deferred: Vec::new(),
             barriers: Barriers::new(workers),
             throttle: Throttle::default(),
+            workspace_rates,
         }
     }
 
@@ -97,8 +106,12 @@ impl Forwarder {
             return Err(Refusal::InvalidMessage);
         }
         let Self { worker, routes, retained, untidy_since, window, distribution, shared_groups, .. } = self;
+        let workspace_rates = &self.workspace_rates;
         let route = routes.find(now, publish.topic)?;
         admit(now, (publish, origin), &route, shared_groups, out)?;
+        if origin.is_some() && !workspace_rates.take(now, publish.topic, 1) {
+            return Err(Refusal::OverRate);
+        }
         let reliable = origin.filter(|origin| origin.delivery > 0);
         let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
@@ -609,7 +622,7 @@ impl Engine {
             // The publisher finds the topic by the delivery.
             wire::put_puback_field(&mut body, [(delivery, delivery)], reason, "", cut.as_ref());
             entry.link.refuse(body.into())
-        } else if matches!(refusal, Refusal::Expired) {
+        } else if matches!(refusal, Refusal::Expired | Refusal::OverRate) {
             return; // The publisher learns nothing useful from that.
         } else if self.strangers.take(now) {
             wire::put_puback_field(&mut body, [], reason, publish.topic, cut.as_ref());

@@ -69,7 +69,7 @@ impl Forwarder {
         let Ok(route) = &self.routes.find(now, batch.topic()) else {
             return false;
         };
-        if !is_open(route) {
+        if !is_open(route) || !self.workspace_rates.take(now, batch.topic(), batch.len()) {
             return false;
         }
         out.counters.messages_in += batch.len() as u64;

@@ -7,6 +7,7 @@
 //!       |     `-- member_fitness  the fitness of the members of other workers
 //!       |-- distribution    copies and tickets until the PUBACK
 //!       |     `-----> crate::engine::sessions      the queue of each subscriber
+//!       |-- workspace_rates  how many messages of a workspace in a second
 //!       `-- throttle        backpressure: which publishers are throttled
 //!             `-- throttled_links by which sessions; which sessions are full
 //!     forward_batch    the same for plain messages of `QoS` 0 that arrived together; copies from other workers
@@ -24,3 +25,4 @@ pub mod shared_groups;
 pub mod subscriptions;
 pub mod throttle;
 pub mod throttled_links;
+pub mod workspace_rates;

@@ -44,7 +44,9 @@ impl Refusals {
     /// message that is taken over repairs it.
     pub fn note(&mut self, publish: &PublishView<'_>, delivery: u64, taken: &Result<(), Refusal>) {
         match taken {
-            Err(Refusal::NotResponsible(_) | Refusal::Handover | Refusal::QueuesFull) if delivery > 0 => {
+            Err(Refusal::NotResponsible(_) | Refusal::Handover | Refusal::QueuesFull | Refusal::OverRate)
+                if delivery > 0 =>
+            {
                 self.insert(chain(publish), delivery);
             }
             Ok(()) if delivery > 0 && !self.is_empty() => self.remove(chain(publish)),

@@ -99,14 +99,15 @@ impl Forwarder {
         out: &mut Outbound,
     ) -> bool {
         let (worker, count) = (self.worker(), batch.len() as u64);
-        let Self { routes, window, distribution, .. } = self;
+        let Self { routes, window, distribution, workspace_rates, .. } = self;
         let Some(first) = batch.first() else {
             return false;
         };
         let Ok(route) = &routes.find(now, first.topic) else {
             return false;
         };
-        let has_room = has_room(worker, &first, route, out);
+        let has_room =
+            has_room(worker, &first, route, out) && workspace_rates.take(now, first.topic, batch.len());
         if !has_room || first.qos == 2 && !window.all_first_seen(now, first.publisher, first.sequence, count)
         {
             return false;

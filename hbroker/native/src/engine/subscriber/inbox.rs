@@ -48,6 +48,7 @@ use crate::tables::subscriber::Subscriber;
 use crate::tables::trie::SubscriptionTrie;
 use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{Body, FragmentView, MeantFor, MessageId, PacketView, PublishView};
+use crate::workspace::Workspace;
 
 /// How many publishers are remembered, to recognise retransmitted messages.
 const WINDOW_PUBLISHERS: usize = 16_384;
@@ -96,7 +97,7 @@ impl Inbox {
             patience: PATIENCE,
         };
         Self {
-            listeners: Listeners::new(config.seed),
+            listeners: Listeners::new(config.seed, config.workspace.clone()),
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
             delivered_retained: DeliveredRetained::new(config.seed),
             reassembler: Reassembler::new(limits, config.seed),
@@ -486,6 +487,8 @@ fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deli
 /// most clients of a pool are idle or only publish.
 pub struct Listeners {
     seed: u64,
+    /// Whose names the application uses. It gets no message whose topic has no name there.
+    workspace: Workspace,
     table: Option<Box<ListenerTable>>,
 }
 
@@ -501,8 +504,8 @@ struct ListenerTable {
 
 impl Listeners {
     /// Without listeners. `seed` is random and secret.
-    pub fn new(seed: u64) -> Self {
-        Self { seed, table: None }
+    pub fn new(seed: u64, workspace: Workspace) -> Self {
+        Self { seed, workspace, table: None }
     }
 
     /// `group`: of a shared subscription; empty: it is not shared.
@@ -533,7 +536,11 @@ impl Listeners {
         if let Some(table) = &mut self.table
             && (topic.is_empty() || table.matched != topic)
         {
-            table.filters.collect_matches(topic, &mut table.matches);
+            if self.workspace.local(topic).is_some() {
+                table.filters.collect_matches(topic, &mut table.matches);
+            } else {
+                table.matches = MatchSet::default();
+            }
             table.matched.clear();
             table.matched.push_str(topic);
         }

@@ -23,10 +23,16 @@ impl RateLimit {
 
     /// Takes one token. False: none is left.
     pub fn take(&mut self, now: Micros) -> bool {
+        self.take_many(now, 1)
+    }
+
+    /// Takes this many tokens. False: there are fewer, and none is taken.
+    pub fn take_many(&mut self, now: Micros, events: u32) -> bool {
         self.fill(now);
-        let allowed = self.level >= TOKEN;
+        let wanted = i64::from(events) * TOKEN;
+        let allowed = self.level >= wanted;
         if allowed {
-            self.level -= TOKEN;
+            self.level -= wanted;
         }
         allowed
     }
@@ -63,6 +69,8 @@ mod tests {
         assert_eq!(taken(&mut limit, 100_000), 1);
         assert_eq!(taken(&mut limit, 10_000_000), 3);
         assert_eq!(taken(&mut limit, 5_000_000), 0, "time that goes back adds nothing");
+        assert!(!limit.take_many(10_200_000, 3) && limit.take_many(10_200_000, 2), "all of them, or none");
+        assert!(!limit.take(10_200_000));
     }
 
     #[test]

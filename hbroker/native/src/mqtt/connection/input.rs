@@ -193,6 +193,7 @@ impl Connection {
         upper: &mut impl UpperLayer,
     ) -> Result<PacketOutcome, Reason> {
         let version = self.channel.version;
+        let mut buffer = String::new();
         let mut publish = Publish::parse(version, frame)?;
         if publish.topic_alias > 0 {
             let most = self.settings.topic_alias_maximum;
@@ -222,10 +223,13 @@ impl Connection {
             }
         }
         let key = (publish.qos > 0).then(|| session.incoming.next_key());
-        let outcome = if session.access.may_write(publish.topic) {
-            upper.publish(&publish, key)
-        } else {
-            PublishOutcome::Refused(Reason::NOT_AUTHORIZED)
+        let may_write = session.access.may_write(publish.topic);
+        let outcome = match self.workspace.absolute(publish.topic, &mut buffer).filter(|_| may_write) {
+            Some(absolute) => {
+                publish.topic = absolute;
+                upper.publish(&publish, key)
+            }
+            None => PublishOutcome::Refused(Reason::NOT_AUTHORIZED),
         };
         if outcome == PublishOutcome::Accepted {
             metrics::note_in(turn, publish.topic, publish.payload.len());

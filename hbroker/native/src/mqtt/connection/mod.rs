@@ -43,6 +43,7 @@ use crate::mqtt::distribution::message::DeliveryOptions;
 use crate::mqtt::session::{Channel, Delivery, NEVER, Session};
 use crate::mqtt::settings::ListenerSettings;
 use crate::mqtt::{Key, Turn};
+use crate::workspace::Workspace;
 
 /// The server's end of a client's stream.
 pub struct Connection {
@@ -62,6 +63,8 @@ pub struct Connection {
     /// The client's message rate; `None`: it has no limit.
     rate: Option<RateLimit>,
     session: Option<Box<Session>>,
+    /// In which the client's topics are.
+    workspace: Workspace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +112,7 @@ impl Connection {
             channel: Channel::new(Version::V311, usize::MAX, true, 1, 0, settings.output_bytes),
             rate: bucket(settings.rate),
             session: None,
+            workspace: Workspace::default(),
         }
     }
 
@@ -171,6 +175,11 @@ impl Connection {
     /// Limits the client to this many messages a second, in place of the listener's limit; 0 for any number.
     pub fn set_rate(&mut self, rate: u32) {
         self.rate = bucket(rate);
+    }
+
+    /// From now on the client publishes in this workspace.
+    pub fn set_workspace(&mut self, workspace: Workspace) {
+        self.workspace = workspace;
     }
 
     /// Sends AUTH, which continues the authentication (MQTT 5 §4.12). False: the AUTH cannot be sent, and the

@@ -27,6 +27,7 @@ use crate::mqtt::distribution::message::Message;
 use crate::mqtt::gateway::dispatcher::{Dispatcher, Round};
 use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::wire::{PublishOut, PublishView};
+use crate::workspace;
 
 /// The pool client that publishes everything.
 const SHARED: PoolClientId = PoolClientId(0);
@@ -126,6 +127,9 @@ impl MessageSink for InboxSorter {
                     if received_batch.origin.is_some()
                         && round.fanout.has_any(&received_batch.subscriptions) =>
                 {
+                    if workspace::local_at(received_batch.topic()).is_none() {
+                        continue; // No client knows the topic. At `QoS` 0 no owner waits for an answer.
+                    }
                     let timed = self.timed.due_among(received_batch.len() as u32);
                     let samples = timed.map(|position| (position, Arc::new(Sample::new(now))));
                     hand_batch_on(&mut round, &mut self.topic, received_batch, samples);
@@ -135,6 +139,13 @@ impl MessageSink for InboxSorter {
             };
             for message in item.into_messages() {
                 if round.fanout.has_any(&message.subscriptions) {
+                    let fields = message.view();
+                    if workspace::local_at(fields.topic).is_none() {
+                        if message.qos > 0 {
+                            round.decline(ticket(pool_client, &message, &fields));
+                        }
+                        continue;
+                    }
                     let sample = self.timed.is_due().then(|| Arc::new(Sample::new(now)));
                     hand_on(&mut round, &mut self.topic, pool_client, &message, sample);
                     continue;

@@ -13,6 +13,7 @@ use crate::mqtt::codec::publish::property;
 use crate::mqtt::distribution::ack_guard::MessageId;
 use crate::mqtt::io::output::Output;
 use crate::wire::PublishView;
+use crate::workspace;
 
 /// The longest string or binary data (MQTT 5 §1.5.4).
 const MAX_BINARY: usize = 65_535;
@@ -24,7 +25,10 @@ const TEXT: i32 = 1;
 pub struct Message {
     /// Publisher and sequence number. A session that was imported recognises a message by it.
     pub id: MessageId,
+    /// Its name in the network.
     pub topic: Arc<str>,
+    /// Where the name begins in it by which the clients of its workspace know it.
+    local_at: usize,
     pub payload: Bytes,
     pub qos: u8,
     /// The RETAIN flag of the publisher.
@@ -71,11 +75,12 @@ pub enum Alias {
 }
 
 impl Message {
-    /// A message from the network. `topic`: that of the view, shared with other messages. `payload`: the
+    /// A message from the network, on a topic that clients know. `topic`: that of the view, shared with other messages. `payload`: the
     /// whole payload, also if the view holds a fragment.
     pub fn from_network(publish: &PublishView<'_>, topic: Arc<str>, payload: Bytes) -> Self {
         Self {
             id: (publish.publisher, publish.sequence),
+            local_at: workspace::local_at(&topic).unwrap_or(0),
             topic,
             payload,
             qos: publish.qos,
@@ -86,10 +91,11 @@ impl Message {
         }
     }
 
-    /// A message of `QoS` 0 without properties.
+    /// A message of `QoS` 0 without properties, on a topic that clients know.
     pub fn bare(topic: Arc<str>, payload: Bytes) -> Self {
         Self {
             id: (0, 0),
+            local_at: workspace::local_at(&topic).unwrap_or(0),
             topic,
             payload,
             qos: 0,
@@ -98,6 +104,11 @@ impl Message {
             sample: None,
             properties: Box::default(),
         }
+    }
+
+    /// The topic, as the recipients know it.
+    pub fn local_topic(&self) -> &str {
+        &self.topic[self.local_at..]
     }
 
     /// The size that counts towards the limits of a queue, in bytes.
@@ -165,7 +176,7 @@ impl Message {
         packet_format: &PacketFormat<'_>,
         packet_id: u16,
     ) -> usize {
-        let topic = if matches!(packet_format.alias, Alias::Instead(_)) { "" } else { &self.topic };
+        let topic = if matches!(packet_format.alias, Alias::Instead(_)) { "" } else { self.local_topic() };
         put_binary(out, topic.as_bytes());
         let id_at = out.len();
         if packet_format.qos > 0 {
@@ -207,7 +218,8 @@ impl Message {
 
     /// The remaining length: the bytes after the fixed header.
     pub fn remaining(&self, packet_format: &PacketFormat<'_>) -> usize {
-        let topic = if matches!(packet_format.alias, Alias::Instead(_)) { 0 } else { self.topic.len() };
+        let topic =
+            if matches!(packet_format.alias, Alias::Instead(_)) { 0 } else { self.local_topic().len() };
         let packet_id = if packet_format.qos > 0 { 2 } else { 0 };
         let properties = if packet_format.version == Version::V5 {
             let length = self.properties_len(packet_format);
@@ -264,6 +276,7 @@ impl Message {
     pub fn plain(sequence: u64, topic: &str, payload: &[u8], qos: u8) -> Self {
         Self {
             id: (7, sequence),
+            local_at: workspace::local_at(topic).unwrap_or(0),
             topic: topic.into(),
             payload: Bytes::copy_from_slice(payload),
             qos,

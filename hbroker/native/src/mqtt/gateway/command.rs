@@ -11,6 +11,7 @@ use crate::mqtt::gateway::worker_event::SessionHandle;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::metrics::counters::Counters;
 use crate::mqtt::settings::SessionSettings;
+use crate::workspace::Workspace;
 
 pub enum Command {
     Accept(ConnectionId, Box<Admitted>),
@@ -47,6 +48,8 @@ pub struct Admitted {
     pub settings: SessionSettings,
     /// How many messages a second the client may send (0: any number), in place of the listener's limit.
     pub rate: u32,
+    /// In which the client's topics are.
+    pub workspace: Workspace,
     /// The number of the access list, and the list; `None` if everything is allowed.
     pub access: Option<(u32, Arc<AccessList>)>,
     /// Marks the client's messages for subscriptions with No Local, at all gateways. Not 0.

@@ -196,7 +196,7 @@ impl Session {
         delivery_options: &DeliveryOptions,
         encoder: &mut Encoder,
     ) -> bool {
-        self.access.may_read(batch.topic())
+        self.access.may_read(batch.common().local_topic())
             && self.outgoing.send_batch(turn, channel, batch, delivery_options, encoder)
     }
 
@@ -231,7 +231,7 @@ impl Session {
     /// topic. At QoS 0 the owner waits for no acknowledgement.
     fn admit(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> Option<QueuedMessage> {
         let Delivery { message, mut delivery_options, ack_guard } = delivery;
-        if !self.access.may_read(&message.topic) {
+        if !self.access.may_read(message.local_topic()) {
             counters.drop(Drop::Denied);
             return None;
         }

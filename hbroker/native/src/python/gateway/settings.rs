@@ -13,6 +13,7 @@ use crate::mqtt::io::transport::Layers;
 use crate::mqtt::io::transport::tls::{ClientCertificates, TlsSettings};
 use crate::mqtt::settings::{ListenerSettings as Mqtt, SessionSettings};
 use crate::python::NativeError;
+use crate::workspace::Workspace;
 
 /// See `ListenerSettings` in the stub.
 #[pyclass(module = "hbroker._native", name = "ListenerSettings", frozen)]
@@ -75,6 +76,7 @@ pub struct Accept {
     queue_messages: usize,
     queue_bytes: usize,
     rate: u32,
+    workspace: String,
     is_distributed: bool,
     assigned_client_id: Option<String>,
     server_keep_alive_s: Option<u16>,
@@ -104,6 +106,7 @@ impl Accept {
             session: self.session,
             settings,
             rate: self.rate,
+            workspace: Workspace::named(&self.workspace),
             origin: origin_of(&self.client_id),
             access: None,
             ack_queued: !self.is_distributed,

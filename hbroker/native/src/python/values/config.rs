@@ -6,6 +6,7 @@ use crate::python::NativeError;
 use crate::python::values::credentials::Credentials;
 use crate::token::TokenKeys;
 use crate::wire::SEAL_BYTES;
+use crate::workspace::Workspace;
 
 /// The largest payload that is allowed (§9).
 const MOST_MESSAGE_BYTES: usize = 1 << 28;
@@ -21,7 +22,8 @@ impl Config {
         link_queue_bytes = 16_777_216, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
         persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608,
         for_many = false, queue_messages = 10_000, queue_bytes = 16_777_216, spool_bytes = 4_194_304,
-        telemetry = false, credentials = None, requires_tokens = false,
+        telemetry = false, credentials = None, requires_tokens = false, workspace = "",
+        workspace_rates = Vec::new(),
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -47,6 +49,8 @@ impl Config {
         telemetry: bool,
         credentials: Option<&Credentials>,
         requires_tokens: bool,
+        workspace: &str,
+        workspace_rates: Vec<(String, u32)>,
     ) -> PyResult<Self> {
         let key = |key: Vec<u8>| {
             <[u8; 16]>::try_from(key).map_err(|_| NativeError::new_err("a token key has 16 bytes"))
@@ -81,6 +85,8 @@ impl Config {
             hold,
             receive_messages,
             receive_bytes,
+            workspace: Workspace::named(workspace),
+            workspace_rates,
             for_many,
             queue_messages,
             queue_bytes,

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::engine::transport::event;
+use crate::workspace::Workspace;
 
 #[pyclass(module = "hbroker._native", frozen)]
 pub struct Message {
@@ -16,8 +17,10 @@ pub struct Message {
 }
 
 impl Message {
-    pub fn new(py: Python<'_>, message: event::Message) -> Self {
-        let topic = PyString::new(py, message.view().topic).unbind();
+    /// `workspace`: whose names the application uses.
+    pub fn new(py: Python<'_>, message: event::Message, workspace: &Workspace) -> Self {
+        let topic = message.view().topic;
+        let topic = PyString::new(py, workspace.local(topic).unwrap_or(topic)).unbind();
         let payload = message.whole.as_deref().unwrap_or(message.view().payload);
         let payload = PyBytes::new(py, payload).unbind();
         // From here on Python has the payload.
@@ -104,6 +107,10 @@ impl Message {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let bytes = self.payload.bind(py).as_any().len().unwrap_or(0);
-        format!("Message(topic={:?}, {bytes} bytes, qos={})", self.message.view().topic, self.message.qos)
+        format!(
+            "Message(topic={:?}, {bytes} bytes, qos={})",
+            self.topic.bind(py).to_string(),
+            self.message.qos
+        )
     }
 }

@@ -81,7 +81,9 @@ pub fn publish(
     payload: Bound<'_, PyBytes>,
     publish_properties: &PublishProperties,
 ) -> PyResult<Option<u64>> {
-    let message = publish_properties.message(topic, payload.as_bytes());
+    let mut buffer = String::new();
+    let absolute = core.workspace().absolute(topic, &mut buffer).ok_or_else(|| not_a_topic(topic))?;
+    let message = publish_properties.message(absolute, payload.as_bytes());
     // A large payload is not copied: the Python object is kept until the last fragment is built.
     let mut shared = Some(PyBackedBytes::from(payload.clone()));
     let mut share = || Bytes::from_owner(shared.take().expect("it is shared once"));
@@ -102,10 +104,14 @@ pub fn publish_many(
     // The rest of the messages is dropped here, where the GIL is held.
     let mut messages: Vec<_> = messages.collect();
     let mut sequences = Vec::with_capacity(messages.len());
+    let mut buffer = String::new();
     let ended = py.detach(|| {
         core.on(0, |engine, now| {
             for (topic, payload, shared) in &mut messages {
-                let message = publish_properties.message(topic, payload);
+                let Some(absolute) = core.workspace().absolute(topic, &mut buffer) else {
+                    return Err(not_a_topic(topic));
+                };
+                let message = publish_properties.message(absolute, payload);
                 let share = || Bytes::from_owner(shared.take().expect("it is shared once"));
                 match engine.publish(now, &message, share) {
                     Ok(Some(sequence)) => sequences.push(sequence),
@@ -124,11 +130,15 @@ pub fn publish_many(
 
 fn unpublishable(why: Unpublishable, message: &PublishOut<'_>) -> PyErr {
     NativeError::new_err(match why {
-        Unpublishable::InvalidTopic => format!("{:?} is not a valid topic", message.topic),
+        Unpublishable::InvalidTopic => return not_a_topic(message.topic),
         Unpublishable::InvalidQos => format!("QoS {} is none of 0, 1 and 2", message.qos),
         Unpublishable::TooLarge => {
             format!("a message with a payload of {} bytes is too large", message.payload.len())
         }
         Unpublishable::NotOwned => format!("this node does not own {:?}", message.topic),
     })
+}
+
+fn not_a_topic(topic: &str) -> PyErr {
+    NativeError::new_err(format!("{topic:?} is not a valid topic"))
 }

@@ -52,6 +52,8 @@ pub enum Refusal {
     /// One of three bounds is reached (§7.7): the queues of sessions that count as connected, the queue of
     /// one of the message's sessions, or what its publisher may send.
     QueuesFull,
+    /// Its workspace has had all messages of this second.
+    OverRate,
 }
 
 impl Refusal {
@@ -64,6 +66,7 @@ impl Refusal {
             Self::Handover => (Drop::Handover, reason::HANDOVER),
             Self::Expired => (Drop::Expired, reason::MESSAGE_EXPIRED),
             Self::QueuesFull => (Drop::QueuesFull, reason::QUOTA_EXCEEDED),
+            Self::OverRate => (Drop::WorkspaceRate, reason::QUOTA_EXCEEDED),
             Self::NotAuthorized => (Drop::NotAuthorized, reason::NOT_AUTHORIZED),
             Self::ForeignPublisher => (Drop::ForeignPublisher, reason::NOT_AUTHORIZED),
         }

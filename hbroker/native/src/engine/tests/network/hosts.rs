@@ -10,6 +10,7 @@ use crate::engine::{Engine, Shared};
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::Grant;
 use crate::token::TokenKeys;
+use crate::workspace::Workspace;
 
 /// A message as an application read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub fn config(node: bool, seed: u64) -> Config {
         hold: false,
         receive_messages: 4_096,
         receive_bytes: 8 << 20,
+        workspace: Workspace::default(),
+        workspace_rates: Vec::new(),
         for_many: false,
         stranger_rate: 10_000,
         keep_alive: 2 * SECOND,

@@ -67,7 +67,8 @@ impl ClientTurn<'_> {
         let Some((_, client)) = connections.get(id) else {
             return;
         };
-        let Admitted { accept, session: handle, settings, rate, access, origin, ack_queued } = admitted;
+        let Admitted { accept, session: handle, settings, rate, workspace, access, origin, ack_queued } =
+            admitted;
         let gets_copies = client.version == Some(Version::V5);
         let Some(ResumedSession { mut session, has_no_local }) =
             self.dispatcher.record(handle, id, origin, gets_copies)
@@ -80,6 +81,7 @@ impl ClientTurn<'_> {
         client.publish_options = PublishOptions { origin: if has_no_local { origin } else { 0 }, ack_queued };
         (client.access, client.origin) = (access.map(|(number, _)| number), origin);
         client.connection.set_rate(rate);
+        client.connection.set_workspace(workspace);
         self.with(connections, id, |connection, turn, upstream, _| {
             connection.accept(turn, &accept, session, upstream);
         });
