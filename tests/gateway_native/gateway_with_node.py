@@ -42,6 +42,7 @@ class Accept:
     queue_messages: int = 10_000
     queue_bytes: int = 16 << 20
     rate: int = 0
+    workspace: str = ""
     is_distributed: bool = True
     assigned_client_id: str | None = None
     server_keep_alive_s: int | None = None

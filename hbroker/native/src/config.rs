@@ -1,5 +1,7 @@
 //! The identity of an engine, and its limits.
 
+use std::sync::Arc;
+
 use crate::Micros;
 use crate::association::credentials::Credentials;
 use crate::publisher_id::publisher_id;
@@ -58,7 +60,7 @@ pub struct Config {
     /// A client's, whose application uses the names of it.
     pub workspace: Workspace,
     /// A node's: how many messages it takes in a second on the topics of a workspace.
-    pub workspace_rates: Vec<(String, u32)>,
+    pub workspace_rates: Option<Arc<Vec<(String, u32)>>>,
     /// It publishes for many clients, none of which may hold back the others (§7.7).
     pub for_many: bool,
     /// Answers to unproven addresses, per second.

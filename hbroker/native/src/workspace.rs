@@ -14,16 +14,17 @@ use std::sync::Arc;
 const ALL: &str = "$workspace/";
 
 /// The workspace of a client. The default is that of all topics outside of workspaces, where both names are the same.
+/// Small, because every client of a pool has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workspace {
     /// What the names in the network begin with, up to and with the separator.
-    prefix: Option<Arc<str>>,
+    prefix: Option<Arc<Box<str>>>,
 }
 
 impl Workspace {
     /// The workspace of this name; empty: the default one.
     pub fn named(name: &str) -> Self {
-        Self { prefix: (!name.is_empty()).then(|| format!("{ALL}{name}/").into()) }
+        Self { prefix: (!name.is_empty()).then(|| Arc::new(format!("{ALL}{name}/").into())) }
     }
 
     /// The name in the network of a client's topic. `buffer`: where it is put together.
@@ -45,7 +46,7 @@ impl Workspace {
     pub fn local<'a>(&self, topic: &'a str) -> Option<&'a str> {
         match &self.prefix {
             None => Some(topic),
-            Some(prefix) => topic.strip_prefix(&**prefix).filter(|name| is_local(name)),
+            Some(prefix) => topic.strip_prefix(&***prefix).filter(|name| is_local(name)),
         }
     }
 }

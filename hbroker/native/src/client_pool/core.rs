@@ -15,11 +15,14 @@ use crate::endpoint::worker::Worker;
 use crate::engine::Shared;
 use crate::link_id::PoolClientId;
 use crate::wire::MessageId;
+use crate::workspace::Workspace;
 
 /// A client pool on a thread with a socket.
 pub struct ClientPoolCore {
     endpoint: Endpoint<ClientPool>,
     shared: Shared,
+    /// Whose names the applications of all pool clients use.
+    workspace: Workspace,
 }
 
 impl ClientPoolCore {
@@ -29,9 +32,10 @@ impl ClientPoolCore {
     /// The address cannot be bound, or the thread cannot be started.
     pub fn on_thread(config: Config, listen: SocketAddr, sink: Box<dyn MessageSink>) -> io::Result<Self> {
         let associations = association::table::Shared::of(&config);
+        let workspace = config.workspace.clone();
         let client_pool = ClientPool::new(config, sink);
         let shared = client_pool.shared.clone();
-        Ok(Self { endpoint: Endpoint::new(vec![client_pool], listen, associations)?, shared })
+        Ok(Self { endpoint: Endpoint::new(vec![client_pool], listen, associations)?, shared, workspace })
     }
 
     /// As `on_thread`, for a caller that drives the worker step by step, and drops it before the core.
@@ -44,10 +48,11 @@ impl ClientPoolCore {
         sink: Box<dyn MessageSink>,
     ) -> io::Result<(Self, Worker<ClientPool>)> {
         let associations = association::table::Shared::of(&config);
+        let workspace = config.workspace.clone();
         let client_pool = ClientPool::new(config, sink);
         let shared = client_pool.shared.clone();
         let (endpoint, worker) = Endpoint::without_thread(client_pool, listen, associations)?;
-        Ok((Self { endpoint, shared }, worker))
+        Ok((Self { endpoint, shared, workspace }, worker))
     }
 
     /// The thread and the socket.
@@ -82,6 +87,11 @@ impl ClientPoolCore {
             add(name, value);
         }
         sums
+    }
+
+    /// Whose names the applications of all pool clients use.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
     }
 
     /// What the engines of all pool clients share.

@@ -61,6 +61,8 @@ const REMOVED_AT_ONCE: usize = 1_024;
 pub struct Core {
     driver: Driver,
     shared: Shared,
+    /// Whose names the application uses.
+    workspace: Workspace,
     /// `None` if metrics by topic are off.
     taker: Option<Mutex<Taker>>,
     /// How many barriers were sent.
@@ -84,9 +86,10 @@ impl Core {
         let shared = Shared::new(&config, 1);
         let taker = taker(&config, 1);
         let associations = association::table::Shared::of(&config);
+        let workspace = config.workspace.clone();
         let engine = Engine::new(config, 0, 1, shared.clone());
         let sealed = Sealed::new(engine, associations.as_ref(), 0);
-        Self::of(shared, Driver::Virtual(Box::new(Mutex::new((sealed, 0)))), taker)
+        Self::of(shared, Driver::Virtual(Box::new(Mutex::new((sealed, 0)))), taker, workspace)
     }
 
     /// A core with one engine for each of `workers` threads, at one address.
@@ -99,26 +102,27 @@ impl Core {
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let associations = association::table::Shared::of(&config);
         let endpoint = Endpoint::new(engines.collect(), listen, associations)?;
-        Ok(Self::of(shared, Driver::Threads(endpoint), taker))
+        Ok(Self::of(shared, Driver::Threads(endpoint), taker, config.workspace))
     }
 
     /// The core of a pool client. Once that client is closed, the core's methods have no effect.
     pub fn of_pool_client(client_pool: Arc<ClientPoolCore>, id: PoolClientId) -> Self {
-        Self::of(client_pool.shared().clone(), Driver::PoolClient(client_pool, id), None)
+        let workspace = client_pool.workspace().clone();
+        Self::of(client_pool.shared().clone(), Driver::PoolClient(client_pool, id), None, workspace)
     }
 
     /// The core of a client in a load, which the load's thread drives.
     pub fn of_load(config: &Config, endpoint: Arc<LoadEndpoint>) -> Self {
-        Self::of(Shared::new(config, 1), Driver::Load(endpoint), None)
+        Self::of(Shared::new(config, 1), Driver::Load(endpoint), None, config.workspace.clone())
     }
 
-    fn of(shared: Shared, driver: Driver, taker: Option<Mutex<Taker>>) -> Self {
-        Self { driver, shared, taker, barriers: AtomicU64::default(), store: OnceLock::new() }
+    fn of(shared: Shared, driver: Driver, taker: Option<Mutex<Taker>>, workspace: Workspace) -> Self {
+        Self { driver, shared, workspace, taker, barriers: AtomicU64::default(), store: OnceLock::new() }
     }
 
     /// The workspace whose names the application uses.
     pub fn workspace(&self) -> &Workspace {
-        &self.shared.workspace
+        &self.workspace
     }
 
     /// The threads and sockets; `None` in virtual time, and for clients of a pool or a load.

@@ -71,7 +71,6 @@ use crate::sink::DatagramSink;
 use crate::store::mailbox::Mailbox;
 use crate::tables::retained::RetainedStore;
 use crate::wire::ViewBuffers;
-use crate::workspace::Workspace;
 
 /// How often partial messages, and messages without a listener, are checked for expiry.
 const HOUSEKEEPING: Micros = 5_000_000;
@@ -88,8 +87,6 @@ pub struct Shared {
     member_fitness: Arc<MemberFitness>,
     /// Counts, by host, the links that their peers opened, and the sessions without a link.
     hosts: Arc<HostCounts>,
-    /// That of the client whose core it is.
-    pub workspace: Workspace,
     pub workspace_rates: WorkspaceRates,
     /// Links opened so far. Each link has an incarnation of its own, so that its peer can distinguish it from
     /// the one before (§3.6).
@@ -107,8 +104,9 @@ impl Shared {
             moves: Arc::new(Mutex::new(Moves::new(config, config.seed ^ config.incarnation))),
             member_fitness: Arc::new(MemberFitness::new(config.seed)),
             hosts: Arc::new(HostCounts::new(bounds, config.seed)),
-            workspace: config.workspace.clone(),
-            workspace_rates: WorkspaceRates::new(&config.workspace_rates),
+            workspace_rates: WorkspaceRates::new(
+                config.workspace_rates.as_deref().map_or(&[], Vec::as_slice),
+            ),
             opened: Arc::default(),
         }
     }

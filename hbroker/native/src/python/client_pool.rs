@@ -86,7 +86,7 @@ impl ClientPool {
             self.core.with(|_, _| {});
             messages
         });
-        let workspace = &self.core.shared().workspace;
+        let workspace = self.core.workspace();
         messages.into_iter().map(|(id, message)| (id.0, Message::new(py, message, workspace))).collect()
     }
 

@@ -81,7 +81,7 @@ impl Engine {
     ) {
         if let Side::Client(client) = &mut self.side {
             let listener = Subscriber { retain_as_published, ..Subscriber::new(SessionKey(listener), qos) };
-            client.inbox.listen(now, listener, subscription, &mut self.out.counters);
+            client.inbox.listen(now, listener, subscription, &self.config.workspace, &mut self.out.counters);
             self.acknowledge_due();
         }
     }

@@ -97,7 +97,7 @@ impl Inbox {
             patience: PATIENCE,
         };
         Self {
-            listeners: Listeners::new(config.seed, config.workspace.clone()),
+            listeners: Listeners::new(config.seed),
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
             delivered_retained: DeliveredRetained::new(config.seed),
             reassembler: Reassembler::new(limits, config.seed),
@@ -115,15 +115,17 @@ impl Inbox {
     }
 
     /// Delivers matching messages to this listener from now on, including those that waited for one. With a
-    /// `group` it gets only the messages for that shared subscription, else only messages for none.
+    /// group it gets only the messages for that shared subscription, else only messages for none. `names`: the group,
+    /// empty for none, and the filter. `workspace`: as in [`Listeners::add`].
     pub fn listen(
         &mut self,
         now: Micros,
         listener: Subscriber,
-        (group, filter): (&str, &str),
+        names: (&str, &str),
+        workspace: &Workspace,
         counters: &mut Counters,
     ) {
-        self.listeners.add(listener, group, filter);
+        self.listeners.add(listener, names, workspace);
         for message in self.unclaimed.take_all() {
             let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&message.field)
             else {
@@ -487,14 +489,14 @@ fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deli
 /// most clients of a pool are idle or only publish.
 pub struct Listeners {
     seed: u64,
-    /// Whose names the application uses. It gets no message whose topic has no name there.
-    workspace: Workspace,
     table: Option<Box<ListenerTable>>,
 }
 
 /// The listeners of a client that has had one.
 struct ListenerTable {
     filters: SubscriptionTrie,
+    /// The application gets no message whose topic has no name there.
+    workspace: Workspace,
     /// The lowest and the highest id that a listener of this run has had.
     ids: (u64, u64),
     matches: MatchSet,
@@ -504,16 +506,17 @@ struct ListenerTable {
 
 impl Listeners {
     /// Without listeners. `seed` is random and secret.
-    pub fn new(seed: u64, workspace: Workspace) -> Self {
-        Self { seed, workspace, table: None }
+    pub fn new(seed: u64) -> Self {
+        Self { seed, table: None }
     }
 
-    /// `group`: of a shared subscription; empty: it is not shared.
-    pub fn add(&mut self, listener: Subscriber, group: &str, filter: &str) {
+    /// `group`: of a shared subscription; empty: it is not shared. `workspace`: whose names the application uses.
+    pub fn add(&mut self, listener: Subscriber, (group, filter): (&str, &str), workspace: &Workspace) {
         let SessionKey(id) = listener.session;
         let table = self.table.get_or_insert_with(|| {
             Box::new(ListenerTable {
                 filters: SubscriptionTrie::new(self.seed),
+                workspace: workspace.clone(),
                 ids: (id, id),
                 matches: MatchSet::default(),
                 matched: String::new(),
@@ -536,7 +539,7 @@ impl Listeners {
         if let Some(table) = &mut self.table
             && (topic.is_empty() || table.matched != topic)
         {
-            if self.workspace.local(topic).is_some() {
+            if table.workspace.local(topic).is_some() {
                 table.filters.collect_matches(topic, &mut table.matches);
             } else {
                 table.matches = MatchSet::default();

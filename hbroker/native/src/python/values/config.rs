@@ -1,5 +1,7 @@
 //! The settings of an engine, as Python sets them.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 
 use crate::python::NativeError;
@@ -86,7 +88,7 @@ impl Config {
             receive_messages,
             receive_bytes,
             workspace: Workspace::named(workspace),
-            workspace_rates,
+            workspace_rates: (!workspace_rates.is_empty()).then(|| Arc::new(workspace_rates)),
             for_many,
             queue_messages,
             queue_bytes,

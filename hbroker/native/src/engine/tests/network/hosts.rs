@@ -75,7 +75,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         receive_messages: 4_096,
         receive_bytes: 8 << 20,
         workspace: Workspace::default(),
-        workspace_rates: Vec::new(),
+        workspace_rates: None,
         for_many: false,
         stranger_rate: 10_000,
         keep_alive: 2 * SECOND,
