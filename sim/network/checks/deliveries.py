@@ -593,6 +593,8 @@ class Deliveries:
             return  # Nor did it have any then; its node could not note that, and has been restarted.
         if sent.at <= self._damaged.get(sent.topic, 0):
             return  # What was stored of it is damaged, and its publisher sends it again.
+        if self._ended_leases.may_come_late(sent.topic, sent.at):
+            return  # It waited at a former owner, while the next one sent newer ones.
         if self._ownership.was_forgotten(sent.topic, sent.at):
             return  # Of two owners, one queued it, and the other accepted the later message.
         interests = application.interests.values()

@@ -20,12 +20,15 @@ class EndedLeases:
     def __init__(self) -> None:
         self._ends: dict[str, dict[NodeHost, int]] = {}
         """By topic, the former owners that live, and when their leases ended."""
+        self._latest: dict[str, int] = {}
+        """By topic, when a lease ended last."""
 
     # Change
 
     def begin(self, owner: NodeHost, topic: str, now: int) -> None:
         """The owner of a topic has lost its lease."""
         self._ends.setdefault(topic, {})[owner] = now
+        self._latest[topic] = now
 
     def end(self, owner: NodeHost, topics: Iterable[str]) -> list[str]:
         """A node serves topics. Returns those that it had lost and has again."""
@@ -41,6 +44,11 @@ class EndedLeases:
     def holders(self, topic: str) -> Iterable[NodeHost]:
         """The nodes at which messages of a topic may wait."""
         return self._ends.get(topic, {})
+
+    def may_come_late(self, topic: str, at: int) -> bool:
+        """Whether a message published at this time may have waited at a node that lost its lease, while another
+        one served its topic."""
+        return at <= self._latest.get(topic, -1)
 
     def may_lack(self, topic: str, at: int) -> bool:
         """Whether a message published at this time may wait at a node that does not serve its topic."""
