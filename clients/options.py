@@ -57,9 +57,18 @@ def client_id(values: Values) -> str | None:
 
 
 def workspace(values: Values) -> str | None:
-    """The workspace: of the flag, or else of the environment; None: that of the token. Raises UsageError."""
-    named = os.environ.get("HBROKER_WORKSPACE")
-    return values[WORKSPACE] or (WORKSPACE.check(named) if named else None)
+    """The workspace: of the flag, or else of the environment, or of the context; None: that of the token.
+
+    Raises UsageError, and ConfigError and ConfigErrors as `contexts.load`.
+    """
+    from hbroker.runtime import contexts  # after the flags were checked: it takes time
+
+    named = values[WORKSPACE]
+    if named is None and (of_environment := os.environ.get("HBROKER_WORKSPACE")):
+        named = WORKSPACE.check(of_environment)
+    if named is None and (context := contexts.chosen_for(target(values))):
+        named = context.workspace or None
+    return named
 
 
 def _not_empty(text: str) -> str:
@@ -150,7 +159,7 @@ WORKSPACE: Final = Flag[str | None](
     metavar="NAME",
     type=_workspace,
     refusal="Invalid workspace name given: {}",
-    help="topics are those of this workspace (default: HBROKER_WORKSPACE, or that of the token)",
+    help="topics are those of this workspace (default: HBROKER_WORKSPACE, the context's, or the token's)",
 )
 ID: Final = Flag[str | None](
     "-i",

@@ -45,7 +45,7 @@ exit codes: 0 done, 1 a context in the list is malformed, 2 wrong flags, or no s
 """
 
 _ACTIONS: Final = {
-    "add": {"root", "authority", "token", "description"},
+    "add": {"root", "authority", "token", "workspace", "description"},
     "use": {"none"},
     "list": {"as_json"},
     "show": {"as_json"},
@@ -70,6 +70,7 @@ def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
     "--authority", type=FILE, metavar="FILE", help="add: the certificate of the network's authority"
 )
 @click.option("--token", type=FILE, metavar="FILE", help="add: the file with the token to show")
+@click.option("--workspace", metavar="NAME", help="add: the workspace of hpub and hsub")
 @click.option("--description", metavar="TEXT", help="add: what the list says of it")
 @click.option("--none", is_flag=True, help="use: no context")
 @json_flag
@@ -110,12 +111,16 @@ def _check(action: str, name: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("add needs --root: the address of the network's root")
 
 
-def _add(name: str, *, root: str, description: str | None, **files: Any) -> int:
+def _add(name: str, *, root: str, workspace: str | None, description: str | None, **files: Any) -> int:
     """Makes a context. Raises ConfigError if a file of it cannot be used."""
     from hbroker.config import SecuritySettings
     from hbroker.runtime import contexts
     from hbroker.runtime.credentials import credentials_of
+    from hbroker.workspace import name_is_valid
 
+    if workspace and not name_is_valid(workspace):
+        remedy = "use 1 to 64 of a-z, 0-9 and `-`"
+        raise ConfigError(f"{workspace!r} is no name of a workspace", file="command line", remedy=remedy)
     paths = {key: os.path.abspath(files[key]) if files[key] else "" for key in ("authority", "token")}
     for path in filter(None, paths.values()):
         try:
@@ -125,7 +130,7 @@ def _add(name: str, *, root: str, description: str | None, **files: Any) -> int:
             remedy = "name a file that is there, and that you may read"
             raise ConfigError(f"cannot be read: {error.strerror}", file=path, remedy=remedy) from None
     credentials_of(SecuritySettings(paths["authority"], token=paths["token"]))
-    made = contexts.Context(root, description=description or "", **paths)
+    made = contexts.Context(root, workspace=workspace or "", description=description or "", **paths)
     print(f"{contexts.add(name, made)}: the context {name}. `hbroker context use {name}` has commands use it")
     return DONE
 

@@ -24,6 +24,7 @@ from typing import Final
 from hbroker.addresses import DEFAULT_PORT, Address, parse_address
 from hbroker.errors import ConfigError
 from hbroker.storage.disk import make_folder, replace_file
+from hbroker.workspace import name_is_valid
 
 __all__ = [
     "Context",
@@ -51,11 +52,13 @@ _flag: str | None = None
 @dataclass(frozen=True, slots=True)
 class Context:
     """How to reach a network. `root`: `host:port`. `authority`, `token`: absolute paths of files, as in
-    `hbroker.connect`; empty: as if there were no context. The secret is in its file alone."""
+    `hbroker.connect`; empty: as if there were no context. The secret is in its file alone.
+    `workspace`: empty: that of the token."""
 
     root: str
     authority: str = ""
     token: str = ""
+    workspace: str = ""
     description: str = ""
 
 
@@ -126,6 +129,8 @@ def load(name: str) -> Context:
     for key in ("authority", "token"):
         if read.get(key) and not os.path.isabs(read[key]):
             report.error(values[key], f"{key} is a relative path", "write an absolute path")
+    if (workspace := read.get("workspace")) and not name_is_valid(workspace):
+        report.error(values["workspace"], f"{workspace!r} is no name of a workspace", "use a-z, 0-9 and `-`")
     report.raise_if_any()
     return Context(**read)
 

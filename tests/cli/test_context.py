@@ -39,7 +39,7 @@ def add(name: str, *more: str) -> int:
 
 def test_a_context_has_absolute_paths_and_no_secret(folder: Path, capsys: Capture) -> None:
     files = ("--authority", "authority.crt", "--token", "home.token")
-    assert add("home", *files, "--description", "the house") == DONE
+    assert add("home", *files, "--workspace", "acme", "--description", "the house") == DONE
     text = (folder / "config/hbroker/contexts/home.yaml").read_text()
     assert (folder / "home.token").read_text() not in text + capsys.readouterr().out
     assert call("show", "home", "--json") == DONE
@@ -48,6 +48,7 @@ def test_a_context_has_absolute_paths_and_no_secret(folder: Path, capsys: Captur
         "root": "192.0.2.1:7700",
         "authority": str(folder / "authority.crt"),
         "token": str(folder / "home.token"),
+        "workspace": "acme",
         "description": "the house",
         "used": False,
     }
@@ -103,6 +104,7 @@ def test_a_malformed_context_hides_no_other_one(folder: Path, capsys: Capture) -
             ("add", "home", "--root", "h", "--authority", "authority.crt", "--token", "authority.crt"),
             "not a token",
         ),
+        (("add", "home", "--root", "h", "--workspace", "A"), "is no name of a workspace"),
         (("use",), "use takes the name of a context, or --none"),
         (("use", "home", "--none"), "use takes the name of a context, or --none"),
         (("use", "home", "--root", "h"), "use does not take --root"),

@@ -14,7 +14,7 @@ from hbroker.runtime.contexts import Context
 from hbroker.runtime.credentials import client_security
 
 HERE = ("192.0.2.1", 7700)
-HOME = Context("192.0.2.1:7700", "/keys/home.crt", "/keys/home.token", "the house")
+HOME = Context("192.0.2.1:7700", "/keys/home.crt", "/keys/home.token", "acme", "the house")
 
 
 @pytest.fixture(autouse=True)

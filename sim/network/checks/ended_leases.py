@@ -46,8 +46,8 @@ class EndedLeases:
         return self._ends.get(topic, {})
 
     def may_come_late(self, topic: str, at: int) -> bool:
-        """Whether a message published at this time may have waited at a node that lost its lease, while another
-        one served its topic."""
+        """Whether a message published at this time may have waited at a node that lost its lease, while
+        another one served its topic."""
         return at <= self._latest.get(topic, -1)
 
     def may_lack(self, topic: str, at: int) -> bool:

@@ -236,7 +236,9 @@ def raw_client(site: Site, token: Path) -> Iterator[sync.Client]:
         yield client
 
 
-def test_a_client_pool_and_both_commands_are_in_the_workspace_of_their_token(site: Site) -> None:
+def test_a_client_pool_and_both_commands_are_in_the_workspace_of_their_token(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = site.token("acme")
     flags = [
         "--cafile",
@@ -259,8 +261,11 @@ def test_a_client_pool_and_both_commands_are_in_the_workspace_of_their_token(sit
 
     assert asyncio.run(receive("pool")) == ("home/oven", b"pool")
     operator = site.token(None, read=("$workspace/#",), write=("$workspace/#",), retain=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    run_hbroker("context", "add", "acme", "--root", site.root, "--workspace", "acme", check=True)
     for file, named, environment in (
         (token, [], {}),
+        (operator, [], {"HBROKER_CONTEXT": "acme"}),
         (operator, ["--workspace", "acme"], {"HBROKER_WORKSPACE": "other"}),
         (operator, [], {"HBROKER_WORKSPACE": "acme"}),
     ):
