@@ -47,7 +47,7 @@ from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.startup import Startup
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions, PendingAck
 from hbroker.gateway.subscriptions.sys_topics import SysTopics
-from hbroker.protocol.audit import Audit, audit_topic
+from hbroker.protocol.admin.audit import Audit, audit_topic
 from hbroker.protocol.core import Event
 from hbroker.protocol.results import (
     Published,

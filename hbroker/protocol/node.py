@@ -27,8 +27,8 @@ from hbroker.addresses import format_address
 from hbroker.config import NodeSettings
 from hbroker.identity.revocation_list import RevocationAuthority
 from hbroker.protocol import timers
+from hbroker.protocol.admin.audit import MOST_BYTES, Audit, audit_topic
 from hbroker.protocol.admin.requests import OrderHandler
-from hbroker.protocol.audit import MOST_BYTES, Audit, audit_topic
 from hbroker.protocol.context import Certificates, NodeContext
 from hbroker.protocol.core import Event, NodeCore
 from hbroker.protocol.events import Diagnostics, NodeEvent
@@ -113,9 +113,8 @@ class Node:
         storage = self._storage = storage or Storage()
         self._after_sync = AfterSync(storage, core.submit_stored, core.stored)
         self.jurisdiction = Jurisdiction(core, storage.save_delegation, unix_offset_us)
-        self.revocations = Revocations(
-            core, storage, diagnostics, restored.revoked, authorities, self._handle_revoked
-        )
+        revoked, on_revoked = restored.revoked, self._handle_revoked
+        self.revocations = Revocations(core, storage, diagnostics, revoked, authorities, on_revoked)
         context = self._context = NodeContext(
             settings,
             core,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.audit import A_SECOND, BURST, MOST_BYTES, MOST_WAITING, RETRY, Audit, audit_topic
+from hbroker.protocol.admin.audit import A_SECOND, BURST, MOST_BYTES, MOST_WAITING, RETRY, Audit, audit_topic
 from hbroker.protocol.packets import pack
 from hbroker.protocol.timers import SECOND
 from tests.protocol.fakes import FakeCore

@@ -1,4 +1,4 @@
-"""SIGHUP with TLS: new certificates, passwords and rules, and no client is disconnected."""
+"""SIGHUP with TLS: new certificates, passwords and rules, and who is still admitted stays connected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hbroker.gateway.access.password_file import hash_password
 from tests.gateway.transports.certificates import Authority, Pair
 from tests.gateway.transports.front import Client, Front, front_up
-from tests.gateway_native.wire import CONNACK, PINGRESP, SUBACK, packet, subscribe, text
+from tests.gateway_native.wire import CONNACK, DISCONNECT, PINGRESP, SUBACK, packet, subscribe, text
 from tests.product.network import run_hbroker
 
 PINGREQ = b"\xc0\x00"
@@ -90,7 +90,7 @@ def is_alive(client: Client) -> bool:
     return True
 
 
-def test_new_certificates_are_used_and_connections_stay_open(site: Site) -> None:
+def test_new_certificates_are_used_and_only_who_is_not_admitted_any_more_is_disconnected(site: Site) -> None:
     front = site.front
     before = site.logged_in(site.old, "before", "ann", "1")
     known = Client(front.secure("needs", site.old.context(site.old.client("device")))).open("known")
@@ -104,7 +104,8 @@ def test_new_certificates_are_used_and_connections_stay_open(site: Site) -> None
     assert "reloaded" in front.reload()
 
     assert is_alive(before)
-    assert is_alive(known)
+    # Its authority was dropped.
+    assert known.expect(DISCONNECT) == bytes([NOT_AUTHORIZED, 0])
     for listener in ("tls", "wss"):
         with front.secure(listener, site.new.context()) as connection:
             assert connection.version() == "TLSv1.3"

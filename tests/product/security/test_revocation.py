@@ -59,7 +59,7 @@ class House(TokenNetwork):
             *("--name", "cellar", "--subtree", "home/cellar", "--listen", self.cellar_address),
             *("--root", self.root, "--join-key-file", str(self.state / "join.key")),
             *("--authority", str(self.cellar / "authority.crt"), "--identity", str(self.cellar)),
-            *("--require-tokens", "--memory", str(self.folder / "cellar.cuts")),
+            *("--tokens", "required", "--memory", str(self.folder / "cellar.cuts")),
         ]
         with self.cellar_log.open("w") as said:
             self._cellar = subprocess.Popen(

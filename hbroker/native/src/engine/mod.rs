@@ -185,7 +185,7 @@ impl Engine {
                     link_config(&config),
                     config.out_of_order_bytes / usize::from(workers),
                 ),
-                claims: SessionClaims::new(hasher),
+                claims: SessionClaims::default(),
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), hasher),
                 pending: PendingSettlement::default(),
                 exports: Vec::new(),

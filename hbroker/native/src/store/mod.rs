@@ -296,7 +296,8 @@ impl<D: Disk, I: Index> Store<D, I> {
     pub fn end(&mut self) -> Result<(), Failure> {
         if self.checkpoint == 0 && self.log.end() < self.settings.checkpoint_bytes / LITTLE {
             self.log.write().map_err(Failure::Unwritten)?;
-            return self.log.sync().map_err(Failure::Fatal);
+            self.log.sync().map_err(Failure::Fatal)?;
+            return self.commit(); // Its mark promises everything before it: what is missing there is damage.
         }
         self.make_checkpoint()
     }

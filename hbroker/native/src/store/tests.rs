@@ -514,6 +514,29 @@ fn what_a_failed_sync_has_left_is_written_again() {
     }
 }
 
+/// After an orderly end everything was promised but for the mark that says so.
+#[test]
+fn after_an_orderly_end_a_flipped_bit_is_no_torn_end() {
+    let mark_bytes = {
+        let mut mark = Batch::default();
+        mark.add_synced(1);
+        mark.bytes().len() as u64
+    };
+    for seed in 0..100 {
+        let mut bench = Bench::new(seed);
+        bench.work();
+        bench.commit();
+        bench.store.end().unwrap();
+        assert_eq!(bench.store.checkpoint, 0, "it has little");
+        bench.disk.flip(&mut bench.rng).unwrap();
+        let Recovered { damage, cut } = bench.reopen(false);
+        assert!(
+            if damage.is_empty() { cut == mark_bytes } else { cut == 0 },
+            "seed {seed}: {damage:?}, {cut}"
+        );
+    }
+}
+
 #[test]
 fn flipped_bits_are_reported_and_never_served() {
     let (mut reports, mut served) = (0, 0);

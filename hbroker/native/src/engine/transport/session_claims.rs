@@ -1,63 +1,74 @@
 //! Who may go on with a session (§4.6): a client with the same rights as the one before, or one of whom Python has said
 //! so. The id of a session is no secret if somebody can guess a client's name and key.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-
-use hashbrown::HashMap;
 
 use crate::engine::Engine;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::event::{Event, Flow, SessionClaim};
 use crate::engine::transport::links::LinkSlot;
-use crate::keyed_hash::KeyedHash;
 use crate::schema::reason;
 use crate::wire::{self, HeaderOut};
 
 /// The most answers of Python that wait for their clients.
 const MOST: usize = 4_096;
 
-/// The rights of the clients of sessions, by session. Empty where no tokens are required.
+/// The rights of the clients of sessions, by session. `None` where no tokens are required, so that a client takes
+/// less memory.
+#[derive(Default)]
 pub struct SessionClaims {
+    tables: Option<Box<Tables>>,
+}
+
+#[derive(Default)]
+struct Tables {
     /// Of the client that has, or had, the session.
-    known: HashMap<u64, u64, KeyedHash>,
+    known: HashMap<u64, u64>,
     /// Of who may go on with it.
-    allowed: HashMap<u64, u64, KeyedHash>,
+    allowed: HashMap<u64, u64>,
 }
 
 impl SessionClaims {
-    pub fn new(hasher: KeyedHash) -> Self {
-        Self { known: HashMap::with_hasher(hasher), allowed: HashMap::with_hasher(hasher) }
-    }
-
     /// The client of a session has these rights; 0: it is unknown which, or no tokens are required.
     pub fn note(&mut self, session: u64, rights: u64) {
         if rights != 0 {
-            self.known.insert(session, rights);
+            self.tables().known.insert(session, rights);
         }
     }
 
     /// The session has ended.
     pub fn forget(&mut self, session: u64) {
-        self.known.remove(&session);
+        if let Some(tables) = &mut self.tables {
+            tables.known.remove(&session);
+        }
     }
 
     fn of(&self, session: u64) -> u64 {
-        self.known.get(&session).copied().unwrap_or(0)
+        self.tables.as_ref().and_then(|tables| tables.known.get(&session)).copied().unwrap_or(0)
     }
 
     fn allow(&mut self, session: u64, rights: u64) {
-        if self.allowed.len() >= MOST {
-            self.allowed.clear(); // Their clients are asked about again.
+        let allowed = &mut self.tables().allowed;
+        if allowed.len() >= MOST {
+            allowed.clear(); // Their clients are asked about again.
         }
-        self.allowed.insert(session, rights);
+        allowed.insert(session, rights);
     }
 
     fn take(&mut self, session: u64, rights: u64) -> bool {
-        let is_allowed = self.allowed.get(&session) == Some(&rights);
+        let Some(tables) = &mut self.tables else {
+            return false;
+        };
+        let is_allowed = tables.allowed.get(&session) == Some(&rights);
         if is_allowed {
-            self.allowed.remove(&session);
+            tables.allowed.remove(&session);
         }
         is_allowed
+    }
+
+    fn tables(&mut self) -> &mut Tables {
+        self.tables.get_or_insert_default()
     }
 }
 
