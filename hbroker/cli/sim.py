@@ -25,7 +25,7 @@ from hbroker.cli.flags import (
 from hbroker.cli.output import Style, print_json, print_table, styled
 
 if TYPE_CHECKING:
-    from hbroker.cli.network.hierarchy import Status
+    from hbroker.operations.node_statuses import Status
     from hbroker.sim.rooms.plan import Plan
     from hbroker.sim.rooms.play import PlayOptions, Result
     from hbroker.sim.rooms.scenario import Scenario
@@ -151,7 +151,7 @@ def node_statuses(root: str, timeout: float) -> list[Status]:
     The difference of two such ids is the number of its own messages that a node took in between. Raises
     Unreachable.
     """
-    from hbroker.cli.network.hierarchy import read_statuses
+    from hbroker.operations.node_statuses import read_statuses
 
     return read_statuses(root, timeout, with_ids=True)[0]
 

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from hbroker.cli import main, sim
-from hbroker.cli.network.hierarchy import Status
 from hbroker.errors import Unreachable
+from hbroker.operations.node_statuses import Status
 from hbroker.protocol.packets import Reason
 from hbroker.sim.rooms.delivery_counters import DeliveryCounters
 from hbroker.sim.rooms.display import line, progress_display

@@ -36,10 +36,10 @@ _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}
 @json_flag
 def clients(network: RunningNetwork, as_json: bool) -> int:
     """Returns 0 only if every gateway answered."""
-    from hbroker.cli.gateways.requests import ask_gateways
+    from hbroker.cli.gateways.requests import ask, complain
     from hbroker.gateway.admin_requests import CLIENTS
 
-    replies = ask_gateways(network, CLIENTS)
+    replies = ask(network, CLIENTS)
     found = sorted(
         ({**entry, "gateway": gateway} for gateway, entries in replies.entries.items() for entry in entries),
         key=lambda entry: (entry.get("workspace") or "", str(entry["client"]), str(entry["state"])),
@@ -48,7 +48,7 @@ def clients(network: RunningNetwork, as_json: bool) -> int:
         print_json({"clients": found, "silent": replies.silent})
     else:
         _print(found)
-        replies.complain()
+        complain(replies)
     return UNREACHABLE if replies.silent else DONE
 
 

@@ -32,7 +32,7 @@ exit codes: 0 it was disconnected, 1 no gateway has it, 2 the join key is missin
 @json_flag
 def kick(client: str, workspace: str, network: RunningNetwork, as_json: bool) -> int:
     """Returns 0 only if a gateway had the client. Raises UsageError."""
-    from hbroker.cli.gateways.requests import ask_gateways
+    from hbroker.cli.gateways.requests import ask, complain
     from hbroker.gateway.admin_requests import KICK
     from hbroker.workspace import Workspace
 
@@ -40,7 +40,7 @@ def kick(client: str, workspace: str, network: RunningNetwork, as_json: bool) ->
         name = Workspace(workspace).client_name(client)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    replies = ask_gateways(network, KICK, name)
+    replies = ask(network, KICK, name)
     had = sorted(name for name, entries in replies.entries.items() if any(e.get("kicked") for e in entries))
     if as_json:
         print_json(
@@ -56,7 +56,7 @@ def kick(client: str, workspace: str, network: RunningNetwork, as_json: bool) ->
         print(f"{client} was disconnected from {', '.join(had)}")
     else:
         print(f"{client} is not connected")
-        replies.complain()
+        complain(replies)
     if had:
         return DONE
     return UNREACHABLE if replies.silent else FAILED

@@ -26,13 +26,13 @@ from hbroker.cli.flags import (
     state_dir_flag,
     timeout_flag,
 )
-from hbroker.cli.network.admin_requests import Orders
 from hbroker.cli.output import duration, print_json, print_table
 from hbroker.cli.progress import Progress, progress
 from hbroker.errors import HBrokerError, LocalError
+from hbroker.operations.orders import Orders
 
 if TYPE_CHECKING:
-    from hbroker.cli.network.hierarchy import Status
+    from hbroker.operations.node_statuses import Status
     from hbroker.topology import Plan, Topology
     from hbroker.topology.moves import Move
 
@@ -115,7 +115,7 @@ def apply(
     Raises Unreachable, LocalError, ConfigErrors.
     """
     from hbroker import topology
-    from hbroker.cli.network.hierarchy import read_statuses
+    from hbroker.operations.node_statuses import read_statuses
     from hbroker.topology.moves import moves
 
     wanted = topology.load(file)
@@ -201,7 +201,7 @@ def _measure(network: RunningNetwork, plan: Plan, duration_s: float) -> tuple[fl
 
 
 def _statuses(network: RunningNetwork) -> list[Status]:
-    from hbroker.cli.network.hierarchy import read_statuses
+    from hbroker.operations.node_statuses import read_statuses
 
     return read_statuses(network.root, network.timeout, network.authority(), network.token())[0]
 

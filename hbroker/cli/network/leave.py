@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 import click
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
 from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
-from hbroker.cli.network.admin_requests import locate
 from hbroker.cli.output import duration, print_json
 from hbroker.cli.progress import progress
+from hbroker.operations.orders import Orders
 
 _TEXT = """\
 The node gives its subtrees to their parents, with their subscriptions, sessions, retained
@@ -38,24 +37,10 @@ exit codes: 0 it has left, 1 it was refused, or there is no such node, 3 no answ
 @json_flag
 def leave(node: str, network: RunningNetwork, as_json: bool) -> int:
     """Returns when the node has left. Raises Refused, Unreachable, LocalError, ConfigError."""
-    from hbroker._proto import packet_pb2 as pb
-    from hbroker.runtime.client.admin_request import give_order
-
     key = network.join_key()
     began = time.monotonic()
-    with network.connect() as client:
-        address = locate(client, node)
-    order = pb.Order(kind=pb.ORDER_KIND_LEAVE, node=node)
-    with progress(is_silent=as_json) as shown:
-        waits = partial(shown.say, f"{node} hands back what it owns")
-        give_order(
-            address,
-            order,
-            join_key=key,
-            credentials=network.credentials(),
-            timeout=network.timeout,
-            on_under_way=waits,
-        )
+    with network.connect() as client, progress(is_silent=as_json) as shown:
+        Orders(client, key, network.credentials(), network.timeout, shown.say).leave(node)
     seconds = time.monotonic() - began
     if as_json:
         print_json({"node": node, "left": True, "seconds": round(seconds, 3)})

@@ -11,10 +11,10 @@ import click
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
 from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
-from hbroker.cli.network.admin_requests import Orders
 from hbroker.cli.output import duration, print_json
 from hbroker.cli.progress import progress
-from hbroker.errors import LocalError, RemoteError
+from hbroker.errors import RemoteError
+from hbroker.operations.orders import Orders, require_subtree
 
 if TYPE_CHECKING:
     from hbroker.protocol.results import Resolution
@@ -50,7 +50,7 @@ def move(subtree: str, node: str, network: RunningNetwork, as_json: bool) -> int
     Raises Refused, Unreachable, LocalError and ConfigError if nothing was begun.
     """
     key = network.join_key()
-    _require_subtree(subtree)
+    require_subtree(subtree)
     began = time.monotonic()
     with network.connect() as client:
         with progress(is_silent=as_json) as shown:
@@ -83,16 +83,6 @@ def move(subtree: str, node: str, network: RunningNetwork, as_json: bool) -> int
     again = f"`hbroker move {subtree} {before.owner}` gives it back"
     print(f"hbroker: {node} could not take it: {error}. {where}; {again}", file=sys.stderr)
     return FAILED
-
-
-def _require_subtree(subtree: str) -> None:
-    from hbroker.subtree import is_grantable
-
-    if not is_grantable(subtree):
-        remedy = "name a topic prefix without wildcards and empty levels, as home/kitchen"
-        raise LocalError(f"{subtree!r} is no subtree: {remedy}")
-    if subtree.split("/")[0] == "$SYS":
-        raise LocalError(f"{subtree!r} cannot be moved: every node owns its own part of $SYS")
 
 
 def _owner_now(client: Client, subtree: str) -> Resolution | None:

@@ -7,8 +7,8 @@ import sys
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, UNREACHABLE
 from hbroker.cli.flags import json_flag, root_flag, timeout_flag
-from hbroker.cli.network.hierarchy import Status, drawing, read_statuses
 from hbroker.cli.output import Style, print_json, print_table, styled
+from hbroker.operations.node_statuses import Status, drawing, read_statuses
 
 LOSSES = frozenset(
     {

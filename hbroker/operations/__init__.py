@@ -1,0 +1,9 @@
+"""What an operator asks of a running network: for the commands, and for the HTTP API.
+
+    node_statuses       what the nodes say of themselves, and the tree that they make
+    orders              finds nodes, and gives them orders: leave, move a subtree
+    gateway_requests    asks all gateways: their clients, disconnect one
+
+Each needs a client of the network (`hbroker.sync`), with rights for `$SYS` or `$gateway`. None
+imports another.
+"""
