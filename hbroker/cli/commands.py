@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "bench": ("bench.bench", "measure how fast a broker is, and whether all arrives"),
     "node": ("network.node", "run one node in this process"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
+    "admin": ("network.admin", "serve the HTTP API of a network"),
     "keys": ("keys", "make the keys and certificates of a network or a node"),
     "context": ("context", "name how to reach a network, for commands of this user"),
     "token": ("token", "make, narrow or inspect tokens: what native clients may do"),

@@ -27,6 +27,7 @@ __all__ = [
     "client_security",
     "credentials_at",
     "credentials_of",
+    "credentials_with_token",
     "key_log_file",
     "known_authority",
     "known_token",
@@ -69,6 +70,17 @@ def credentials_of(security: SecuritySettings, name: str = "") -> Credentials | 
         return Credentials(authorities, (identity.chain, identity.key), key_log)
     except NativeError as error:
         raise _unusable(security.authority, str(error)) from None
+
+
+def credentials_with_token(authority: PathLike, token: str) -> tuple[Credentials, Workspace]:
+    """The credentials of a client that has a token of which this is the text, and the workspace of the token.
+    Raises as `credentials_of`."""
+    data = _decoded(token.encode(), Path("token"))
+    try:
+        credentials = Credentials(_certificates(Path(authority)), key_log=key_log_file() or None, token=data)
+    except NativeError as error:
+        raise _unusable(os.fspath(authority), str(error)) from None
+    return credentials, Workspace(_workspace_in(data))
 
 
 def key_log_file() -> str:
@@ -135,10 +147,13 @@ def workspace_for(security: SecuritySettings, name: str | None) -> Workspace:
 
 
 def _workspace_of_token(path: Path) -> str:
+    return _workspace_in(_token(path))
+
+
+def _workspace_in(data: bytes) -> str:
     """The workspace that a token names; empty: none, or nodes will refuse the token."""
     from hbroker.rights.wire import read_blocks
 
-    data = _token(path)
     try:
         return read_blocks(data)[0].block.workspace or ""
     except (ValueError, LocalError):
@@ -256,11 +271,15 @@ def _certificates(path: Path) -> list[bytes]:
 
 def _token(path: Path) -> bytes:
     """The token in a file with its text: base64 for URLs, in one line."""
+    with path.open("rb") as file:
+        return _decoded(file.read(_MOST_READ).strip(), path)
+
+
+def _decoded(text: bytes, path: Path) -> bytes:
+    """The token with this text, from this file."""
     # Not with `hbroker.rights.token`, which loads `cryptography`, too.
     from hbroker.rights.wire import MOST_BYTES
 
-    with path.open("rb") as file:
-        text = file.read(_MOST_READ).strip()
     if not text:
         raise _no_token(path, "the file is empty")
     try:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from hbroker.protocol.results import Resolution
     from hbroker.runtime.client.pool_driver import PoolEndpoint
 
-__all__ = ["Client", "Connecting", "connect"]
+__all__ = ["Client", "Connecting", "connect", "connect_with_token"]
 
 TIMEOUT: Final = 10.0
 _BACKPRESSURE_POLL: Final = (0.001, 0.02)
@@ -79,27 +79,35 @@ def connect(
     token is of another workspace, and ValueError for an invalid argument.
     """
     identity = Identity.of(**profile)
-    return Connecting(parse_place(root), identity, listen, timeout, authority, token, workspace)
+
+    def secured(root: Address) -> Identity:
+        return identity.secured(root, authority, token, workspace)
+
+    return Connecting(parse_place(root), secured, listen, timeout)
+
+
+def connect_with_token(
+    root: Address, token: str, authority: PathLike, *, timeout: float = TIMEOUT, **profile: Unpack[Profile]
+) -> Connecting:
+    """As `connect`, for a client whose token is in no file. `token`: its text. `authority`: as in
+    `connect`."""
+    identity = Identity.of(**profile)
+    return Connecting(root, lambda _: identity.with_token(authority, token), None, timeout)
 
 
 class Connecting:
-    """The result of `connect`; awaiting or entering it makes a `Client`."""
+    """The result of `connect`; awaiting or entering it makes a `Client`. `secured(root)`: reads the files
+    that the client needs, and returns its identity."""
 
     def __init__(
         self,
         root: tuple[str, int],
-        identity: Identity,
+        secured: Callable[[Address], Identity],
         listen: AddressLike,
         timeout: float,
-        authority: PathLike | None,
-        token: PathLike | None,
-        workspace: str | None,
     ) -> None:
         self._root = root
-        self._authority = authority
-        self._token = token
-        self._workspace = workspace
-        self._identity = identity
+        self._secured = secured
         self._listen = listen
         self._timeout = timeout
         self._client: Client | None = None
@@ -119,8 +127,7 @@ class Connecting:
 
     async def _connect(self) -> Client:
         root, listen = await asyncio.to_thread(resolve_both, self._root, self._listen)
-        files = self._authority, self._token
-        identity = await asyncio.to_thread(self._identity.secured, root, *files, self._workspace)
+        identity = await asyncio.to_thread(self._secured, root)
         client = Client(root, identity, new_endpoint(listen, identity), self._timeout)
         try:
             await client._start()

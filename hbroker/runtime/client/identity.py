@@ -21,7 +21,13 @@ from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S, SessionOptions, session_id
 from hbroker.protocol.wills import client_will
 from hbroker.runtime.client.publication import encoded
-from hbroker.runtime.credentials import CredentialFiles, PathLike, client_security, workspace_for
+from hbroker.runtime.credentials import (
+    CredentialFiles,
+    PathLike,
+    client_security,
+    credentials_with_token,
+    workspace_for,
+)
 from hbroker.workspace import DEFAULT, Workspace
 
 __all__ = ["Identity", "PoolClientProfile", "Profile", "Will", "random_id"]
@@ -146,6 +152,12 @@ class Identity:
             return client
         files = CredentialFiles(security)
         return replace(client, credentials=files.read(), credential_files=files)
+
+    def with_token(self, authority: PathLike, token: str) -> Self:
+        """The same client of a network whose security is on, with a token of which this is the text, and in
+        its workspace. `authority`: as in `hbroker.connect`. Raises as `secured`."""
+        credentials, workspace = credentials_with_token(authority, token)
+        return replace(self.within(workspace), credentials=credentials)
 
     def within(self, workspace: Workspace) -> Self:
         """The same client of the default workspace in another one. Raises ValueError for its client id, and

@@ -1,0 +1,85 @@
+"""The application: all routes, who may call them, and their description (OpenAPI 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from litestar import Litestar, Router
+from litestar.config.allowed_hosts import AllowedHostsConfig
+from litestar.middleware import DefineMiddleware
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
+from litestar.openapi.spec import Components, License, SecurityScheme
+from litestar.plugins.pydantic import PydanticPlugin
+
+from hbroker.http_api.authentication import Authentication, TokenVerifier
+from hbroker.http_api.context import ApiContext, NetworkAccess
+from hbroker.http_api.problems import exception_handlers
+from hbroker.http_api.routes.clients import ClientRoutes, SessionRoutes
+from hbroker.http_api.routes.health import healthz, readyz
+from hbroker.http_api.routes.messages import MessageRoutes
+from hbroker.http_api.routes.metrics import scrape
+from hbroker.http_api.routes.network import NetworkRoutes
+from hbroker.http_api.routes.orders import OrderRoutes
+from hbroker.http_api.routes.tokens import TokenRoutes
+
+__all__ = ["MOST_BODY_BYTES", "application"]
+
+MOST_BODY_BYTES: Final = 16 << 20
+"""The largest request."""
+_DESCRIPTION: Final = (
+    "See and steer a network of hbroker. Every request has a token of the network as bearer token; "
+    "lists come in pages; errors are problem details (RFC 9457)."
+)
+_LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) -> Litestar:
+    """The API of one network. `hosts`: the names under which it is called, beside those of this host.
+
+    Where no tokens are required, a request with another name is refused. Otherwise a page of any web site
+    could, in the browser of who runs the API, call it by a name that resolves to this host (DNS rebinding).
+    """
+
+    @asynccontextmanager
+    async def running(app: Litestar) -> AsyncIterator[None]:
+        context = ApiContext(access)
+        app.state.context = context
+        context.start()
+        try:
+            yield
+        finally:
+            await context.stop()
+
+    verifier = TokenVerifier(access.authority if access.requires_tokens else None)
+    v1 = Router(
+        "/v1",
+        route_handlers=[ClientRoutes, MessageRoutes, NetworkRoutes, OrderRoutes, SessionRoutes, TokenRoutes],
+    )
+    return Litestar(
+        [v1, scrape, healthz, readyz],
+        allowed_hosts=None if verifier.requires_tokens else AllowedHostsConfig([*_LOCAL_HOSTS, *hosts]),
+        exception_handlers=exception_handlers(),
+        lifespan=[running],
+        logging_config=None,
+        middleware=[DefineMiddleware(Authentication, verifier=verifier)],
+        openapi_config=_described(version),
+        plugins=[PydanticPlugin(prefer_alias=True)],
+        request_max_body_size=MOST_BODY_BYTES,
+    )
+
+
+def _described(version: str) -> OpenAPIConfig:
+    return OpenAPIConfig(
+        title="hbroker",
+        version=version,
+        description=_DESCRIPTION,
+        license=License(name="Apache-2.0", identifier="Apache-2.0"),
+        components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
+        security=[{"token": []}],
+        path="/",
+        render_plugins=[JsonRenderPlugin(path="/openapi.json"), YamlRenderPlugin(path="/openapi.yaml")],
+        use_handler_docstrings=True,
+    )

@@ -1,0 +1,244 @@
+"""What the nodes of the network say of themselves, live.
+
+One client of the network, with the API's own token, is subscribed to the statuses of all nodes, to the
+events of nodes and gateways (`$SYS/audit`), and to alerts. Requests are answered from what it knows, so a
+thousand of them cost the nodes nothing.
+
+A node publishes its status every ten seconds while somebody is subscribed. A node that has not for
+`SILENT_S` is silent. One that has not for `FORGOTTEN_S` is forgotten: it has left, or has been renamed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hbroker._native import Message
+from hbroker.errors import HBrokerError
+from hbroker.operations.node_statuses import SESSIONS_FILTER, STATUS_FILTER, Status, parse_status
+from hbroker.runtime.client.async_client import Client, Connecting
+
+__all__ = ["FORGOTTEN_S", "SILENT_S", "Event", "KnownNode", "LiveNetwork"]
+
+logger = logging.getLogger(__name__)
+
+SILENT_S: Final = 30.0
+FORGOTTEN_S: Final = 600.0
+MOST_NODES: Final = 100_000
+MOST_ALERTS: Final = 10_000
+MOST_EVENTS: Final = 1_000
+"""Events that are kept for those who ask later."""
+MOST_WAITING: Final = 1_000
+"""Events that wait for one reader. If he is slower, he misses the oldest, and is told how many."""
+_AUDIT_FILTER: Final = "$SYS/audit/#"
+_ALERTS_FILTER: Final = "$SYS/analysis/alerts/#"
+_RETRY_S: Final = (1.0, 30.0)
+
+
+@dataclass(slots=True)
+class KnownNode:
+    """The last status of a node. `seen`: when it came, by a monotonic clock, in seconds. `rates`: what each
+    of its counters grew by in a second, between its last two statuses."""
+
+    status: Status
+    seen: float
+    rates: dict[str, float] = field(default_factory=dict)
+
+    def is_silent(self, now: float) -> bool:
+        """Whether it has not published its status for a while."""
+        return now - self.seen > SILENT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened. `number`: counts the events of this run of the API, from 1. `kind`: `audit`,
+    `alert`, `node` (a node has published its status, or is silent) or `missed` (the reader was too slow)."""
+
+    number: int
+    kind: str
+    content: dict[str, Any]
+
+
+class LiveNetwork:
+    """All that is known. `connect()`: a client of the network. `run` has to run for as long as the API
+    does."""
+
+    def __init__(self, connect: Callable[[], Connecting]) -> None:
+        self._connect = connect
+        self._nodes: dict[str, KnownNode] = {}
+        self._sessions: dict[str, list[dict[str, Any]]] = {}
+        self._alerts: dict[str, dict[str, Any]] = {}
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._readers: set[_Reader] = set()
+        self._number = 0
+        self._first = asyncio.Event()
+        self.client: Client | None = None
+        """The client; None: the network cannot be reached now."""
+
+    # Change
+
+    async def run(self) -> None:
+        """Keeps it up to date. When the network cannot be reached, it tries again and again."""
+        pause, longest = _RETRY_S
+        while True:
+            try:
+                async with self._connect() as client:
+                    self.client, pause = client, _RETRY_S[0]
+                    await self._follow(client)
+            except (HBrokerError, OSError) as error:
+                logger.warning("the network cannot be reached: %s", error)
+            finally:
+                self.client = None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    # Read
+
+    @property
+    def is_known(self) -> bool:
+        """Whether at least one node has said something since the API began."""
+        return self._first.is_set()
+
+    def nodes(self) -> dict[str, KnownNode]:
+        """All nodes by name. Forgets those that have not said anything for long."""
+        now = time.monotonic()
+        for name in [name for name, known in self._nodes.items() if now - known.seen > FORGOTTEN_S]:
+            del self._nodes[name]
+            self._sessions.pop(name, None)
+        return self._nodes
+
+    def sessions(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        """The sessions of all nodes, each with the name of the node. A node lists the 1,000 that have the
+        most messages queued."""
+        return ((node, session) for node in self.nodes() for session in self._sessions.get(node, ()))
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that stand now (docs/analysis.md, Alerts)."""
+        return list(self._alerts.values())
+
+    def recent_events(self) -> list[Event]:
+        """The last events, the oldest first."""
+        return list(self._events)
+
+    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
+        """The events from now on; or those with a higher number than `after`, as far as they are kept."""
+        reader = _Reader()
+        self._readers.add(reader)
+        try:
+            if after is not None:
+                reader.add_all(event for event in self._events if event.number > after)
+            while True:
+                yield await reader.next()
+        finally:
+            self._readers.discard(reader)
+
+    # Within
+
+    async def _follow(self, client: Client) -> None:
+        filters = (STATUS_FILTER, SESSIONS_FILTER, _AUDIT_FILTER, _ALERTS_FILTER)
+        async with client.subscribe(*filters, qos=1) as messages:
+            async for message in messages:
+                self._take(message, time.monotonic())
+
+    def _take(self, message: Message, now: float) -> None:
+        levels = message.topic.split("/")
+        if levels[1] == "nodes":
+            self._take_status(message, levels[-1], now)
+            return
+        content = _parsed(message.payload)
+        if levels[1] == "audit" and content is not None:
+            # The topic says of which node it is, whatever the record says.
+            self.tell("audit", {**content, "node": levels[2], "event": levels[-1]})
+        elif levels[1] == "analysis":
+            self._take_alert(message.topic, content)
+
+    def _take_status(self, message: Message, leaf: str, now: float) -> None:
+        status = parse_status(message.topic, message.payload)
+        if status is None:
+            return
+        name = str(status["name"])
+        if leaf == "sessions":
+            listed = status.get("sessions")
+            self._sessions[name] = (
+                [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+            )
+            return
+        if name not in self._nodes and len(self._nodes) >= MOST_NODES:
+            return
+        before = self._nodes.get(name)
+        self._nodes[name] = KnownNode(status, now, {} if before is None else _rates(before.status, status))
+        self._first.set()
+        self.tell("node", {"name": name})
+
+    def _take_alert(self, topic: str, content: dict[str, Any] | None) -> None:
+        self._alerts.pop(topic, None)
+        if content is None or content.get("state") != "raised":
+            self.tell("alert", {**(content or {}), "topic": topic, "state": "cleared"})
+        elif len(self._alerts) < MOST_ALERTS:
+            self._alerts[topic] = {**content, "topic": topic}
+            self.tell("alert", self._alerts[topic])
+
+    def tell(self, kind: str, content: dict[str, Any]) -> None:
+        self._number += 1
+        event = Event(self._number, kind, content)
+        if kind != "node":
+            self._events.append(event)
+        for reader in self._readers:
+            reader.add(event)
+
+
+class _Reader:
+    """Events that wait for one reader."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Event] = deque()
+        self._missed = 0
+        self._has_some = asyncio.Event()
+
+    def add(self, event: Event) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.popleft()
+            self._missed += 1
+        self._waiting.append(event)
+        self._has_some.set()
+
+    def add_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.add(event)
+
+    async def next(self) -> Event:
+        while not self._waiting:
+            self._has_some.clear()
+            await self._has_some.wait()
+        if self._missed:
+            missed, self._missed = self._missed, 0
+            return Event(self._waiting[0].number - 1, "missed", {"events": missed})
+        return self._waiting.popleft()
+
+
+_COUNTERS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out", "cpu_s")
+
+
+def _rates(before: Status, after: Status) -> dict[str, float]:
+    """What the counters of a node grew by in a second. Empty: the node was started anew, or has no time."""
+    with suppress(KeyError, TypeError, ValueError):
+        seconds = (after["at_us"] - before["at_us"]) / 1e6
+        grown = {name: (after[name] - before[name]) / seconds for name in _COUNTERS} if seconds > 0 else {}
+        if all(each >= 0 for each in grown.values()):
+            return grown
+    return {}
+
+
+def _parsed(payload: bytes) -> dict[str, Any] | None:
+    try:
+        content = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,241 @@
+"""The network as a whole, its nodes and subtrees, events, alerts, health."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from litestar import Controller, get
+from litestar.datastructures import State
+from litestar.params import Parameter
+from litestar.response import ServerSentEvent, ServerSentEventMessage
+
+from hbroker.addresses import format_address
+from hbroker.http_api.authentication import may_read
+from hbroker.http_api.context import context_of
+from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork
+from hbroker.http_api.models.network import Alert, AuditEvent, Network, Node, Owner, Rates, Subtree
+from hbroker.http_api.paging import Cursor, Limit, Page, page_of
+from hbroker.http_api.problems import Refusal, refusals
+
+__all__ = ["NetworkRoutes"]
+
+_REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_NOT_FOUND: Final = refusals(HTTPStatus.NOT_FOUND)
+_UNREACHABLE: Final = refusals(
+    HTTPStatus.CONFLICT,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
+_TOTALS: Final = ("sessions", "sessions_offline", "subscriptions", "queued_messages", "queued_bytes")
+
+
+class NetworkRoutes(Controller):
+    """`/network`, `/nodes`, `/subtrees`, `/events`."""
+
+    tags = ("network",)
+    guards = (may_read,)
+
+    @get("/network", responses=_REFUSALS)
+    async def read_network(self, state: State) -> Network:
+        """The network as a whole: sums over all nodes."""
+        context = context_of(state)
+        now, nodes = time.monotonic(), context.live.nodes()
+        totals = {name: sum(_number(each.status, name) for each in nodes.values()) for name in _TOTALS}
+        return Network(
+            root=format_address(context.access.root),
+            nodes=len(nodes),
+            silent=sorted(name for name, each in nodes.items() if each.is_silent(now)),
+            rates=_rates(_sums(each.rates for each in nodes.values())),
+            **totals,
+        )
+
+    @get("/nodes", responses=_REFUSALS)
+    async def list_nodes(self, state: State, limit: Limit = 100, cursor: Cursor = None) -> Page[Node]:
+        """All nodes, by name."""
+        page = page_of(context_of(state).live.nodes().values(), _name, limit, cursor)
+        return Page(items=[_node(each) for each in page.items], next=page.next)
+
+    @get("/nodes/{name:str}", responses=_REFUSALS | _NOT_FOUND)
+    async def read_node(self, state: State, name: str) -> Node:
+        """One node."""
+        return _node(_known(context_of(state).live, name))
+
+    @get("/subtrees", responses=_REFUSALS)
+    async def list_subtrees(self, state: State, limit: Limit = 100, cursor: Cursor = None) -> Page[Subtree]:
+        """All subtrees that nodes own, by their prefix. Of two nodes that both name one, while it moves,
+        both are listed."""
+        subtrees = _subtrees(context_of(state).live.nodes().values())
+        return page_of(subtrees, lambda each: f"{each.subtree}\0{each.node}", limit, cursor)
+
+    @get("/owner", responses=_REFUSALS | _UNREACHABLE)
+    async def find_owner(
+        self, state: State, topic: Annotated[str, Parameter(min_length=1, max_length=65_535)]
+    ) -> Owner:
+        """Which node owns a topic. It asks the nodes."""
+        found = await context_of(state).ask(lambda client: client.resolve(topic, trace=True))
+        return Owner(
+            topic=found.topic,
+            subtree=found.subtree,
+            node=found.owner,
+            address=format_address(found.address),
+            epoch=found.epoch,
+        )
+
+    @get("/alerts", responses=_REFUSALS)
+    async def list_alerts(self, state: State, limit: Limit = 100, cursor: Cursor = None) -> Page[Alert]:
+        """The alerts of `hbroker analyze --follow` that stand now."""
+        alerts = (_alert(each) for each in context_of(state).live.alerts())
+        return page_of(alerts, lambda each: each.topic, limit, cursor)
+
+    @get("/audit", responses=_REFUSALS)
+    async def list_audit(
+        self,
+        state: State,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        node: str | None = None,
+        event: str | None = None,
+    ) -> Page[AuditEvent]:
+        """The last events of nodes and gateways, the oldest first: 1,000 at most, and none from before the
+        API began. `/events` has them as they happen."""
+        found = (_audit(each) for each in context_of(state).live.recent_events() if each.kind == "audit")
+        chosen = (each for each in found if node in (None, each.node) and event in (None, each.event))
+        return page_of(chosen, lambda each: f"{each.number:020}", limit, cursor)
+
+    @get("/events", responses=_REFUSALS, media_type="text/event-stream")
+    async def follow_events(
+        self,
+        state: State,
+        last_event_id: Annotated[
+            str | None,
+            Parameter(
+                header="Last-Event-ID", max_length=20, description="the last event that the client has seen"
+            ),
+        ] = None,
+    ) -> ServerSentEvent:
+        """What happens, as server-sent events: `audit`, `alert`, `move`, `node` (it has published its
+        status), and `missed` (the reader was too slow)."""
+        after = (
+            int(last_event_id)
+            if last_event_id and last_event_id.isascii() and last_event_id.isdigit()
+            else None
+        )
+        return ServerSentEvent(_as_sent(context_of(state).live, after))
+
+
+async def _as_sent(live: LiveNetwork, after: int | None) -> AsyncIterator[ServerSentEventMessage]:
+    async for event in live.events(after):
+        yield ServerSentEventMessage(id=event.number, event=event.kind, data=json.dumps(event.content))
+
+
+def _known(live: LiveNetwork, name: str) -> KnownNode:
+    known = live.nodes().get(name)
+    if known is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no node is called {name!r}: GET /v1/nodes lists them")
+    return known
+
+
+def _name(known: KnownNode) -> str:
+    return str(known.status["name"])
+
+
+def _node(known: KnownNode) -> Node:
+    status = known.status
+    main = _text(status.get("subtree"))
+    others = [each for each in _texts(status.get("subtrees")) if each != main and not each.startswith("$SYS")]
+    return Node(
+        name=_name(known),
+        subtree=main,
+        subtrees=([] if main is None else [main]) + others,
+        parent=status.get("parent"),
+        address=str(status.get("address", "")),
+        epoch=_number(status, "epoch"),
+        children=[each for each in _texts(status.get("children")) if not each.startswith("$SYS")],
+        is_silent=known.is_silent(time.monotonic()),
+        security="off" if status.get("security") == "off" else "on",
+        subscriptions=_number(status, "subscriptions"),
+        sessions=_number(status, "sessions"),
+        sessions_offline=_number(status, "sessions_offline"),
+        publishers=_number(status, "publishers"),
+        wills=_number(status, "wills"),
+        messages_received=_number(status, "messages_in"),
+        messages_sent=_number(status, "messages_out"),
+        bytes_received=_number(status, "bytes_in"),
+        bytes_sent=_number(status, "bytes_out"),
+        queued_messages=_number(status, "queued_messages"),
+        queued_bytes=_number(status, "queued_bytes"),
+        dropped={reason: count for reason, count in dict(status.get("drops") or {}).items() if count},
+        cpu_seconds=float(status.get("cpu_s") or 0.0),
+        resident_bytes=_number(status, "rss_bytes"),
+        rates=_rates(known.rates) if known.rates else None,
+    )
+
+
+def _subtrees(nodes: Any) -> Iterator[Subtree]:
+    for known in nodes:
+        node = _node(known)
+        for subtree in node.subtrees:
+            below = [each for each in node.children if subtree == "" or each.startswith(f"{subtree}/")]
+            yield Subtree(subtree=subtree, node=node.name, address=node.address, delegated=below)
+
+
+def _alert(content: dict[str, Any]) -> Alert:
+    severity = content.get("severity")
+    return Alert(
+        topic=content["topic"],
+        alert=str(content.get("alert", "")),
+        role=str(content.get("role", "")),
+        node=_text(content.get("node")),
+        severity=severity if severity in ("warning", "critical") else None,
+        value=_float(content.get("value")),
+        threshold=_float(content.get("threshold")),
+        window_start=_text(content.get("window_start")),
+        window_s=_float(content.get("window_s")),
+    )
+
+
+def _audit(event: Event) -> AuditEvent:
+    others = {name: value for name, value in event.content.items() if name not in ("node", "event")}
+    return AuditEvent(
+        number=event.number, node=event.content["node"], event=event.content["event"], fields=others
+    )
+
+
+def _rates(rates: dict[str, float]) -> Rates:
+    return Rates(
+        messages_received=rates.get("messages_in", 0.0),
+        messages_sent=rates.get("messages_out", 0.0),
+        bytes_received=rates.get("bytes_in", 0.0),
+        bytes_sent=rates.get("bytes_out", 0.0),
+        cpu_seconds=rates.get("cpu_s", 0.0),
+    )
+
+
+def _sums(all_rates: Any) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for rates in all_rates:
+        for name, value in rates.items():
+            sums[name] = sums.get(name, 0.0) + value
+    return sums
+
+
+def _number(status: dict[str, Any], name: str) -> int:
+    value = status.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _texts(values: object) -> list[str]:
+    return [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
