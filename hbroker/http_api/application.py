@@ -16,7 +16,9 @@ from litestar.plugins.pydantic import PydanticPlugin
 
 from hbroker.http_api.authentication import Authentication, TokenVerifier
 from hbroker.http_api.context import ApiContext, NetworkAccess
+from hbroker.http_api.idempotency import MOST_BODY_BYTES, Idempotency
 from hbroker.http_api.problems import exception_handlers
+from hbroker.http_api.rate_limit import RateLimit
 from hbroker.http_api.routes.clients import ClientRoutes, SessionRoutes
 from hbroker.http_api.routes.health import healthz, readyz
 from hbroker.http_api.routes.messages import MessageRoutes
@@ -25,10 +27,10 @@ from hbroker.http_api.routes.network import NetworkRoutes
 from hbroker.http_api.routes.orders import OrderRoutes
 from hbroker.http_api.routes.tokens import TokenRoutes
 
-__all__ = ["MOST_BODY_BYTES", "application"]
+__all__ = ["application"]
 
-MOST_BODY_BYTES: Final = 16 << 20
-"""The largest request."""
+_REQUESTS: Final = (200, 1_000)
+"""Requests of one address: in a second, and at once."""
 _DESCRIPTION: Final = (
     "See and steer a network of hbroker. Every request has a token of the network as bearer token; "
     "lists come in pages; errors are problem details (RFC 9457)."
@@ -64,7 +66,11 @@ def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) 
         exception_handlers=exception_handlers(),
         lifespan=[running],
         logging_config=None,
-        middleware=[DefineMiddleware(Authentication, verifier=verifier)],
+        middleware=[
+            RateLimit(*_REQUESTS),
+            DefineMiddleware(Authentication, verifier=verifier),
+            Idempotency(),
+        ],
         openapi_config=_described(version),
         plugins=[PydanticPlugin(prefer_alias=True)],
         request_max_body_size=MOST_BODY_BYTES,

@@ -22,11 +22,13 @@ from hbroker.runtime.client.async_client import Connecting, connect, connect_wit
 from hbroker.runtime.client.identity import Profile
 from hbroker.runtime.credentials import credentials_at
 
-__all__ = ["ApiContext", "NetworkAccess", "context_of"]
+__all__ = ["PING_S", "ApiContext", "NetworkAccess", "context_of"]
 
 T = TypeVar("T")
 
 ORDER_TIMEOUT_S: Final = 60.0
+PING_S: Final = 15.0
+"""How often a stream without events has a comment, so that both ends notice that the other one is gone."""
 _ORDERS_AT_ONCE: Final = 8
 
 

@@ -8,6 +8,8 @@ A node publishes its status every ten seconds while somebody is subscribed. A no
 `SILENT_S` is silent. One that has not for `FORGOTTEN_S` is forgotten: it has left, or has been renamed.
 """
 
+# ruff: noqa: ASYNC109 (the reader ends the wait, and goes on)
+
 from __future__ import annotations
 
 import asyncio
@@ -15,8 +17,8 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +27,7 @@ from hbroker.errors import HBrokerError
 from hbroker.operations.node_statuses import SESSIONS_FILTER, STATUS_FILTER, Status, parse_status
 from hbroker.runtime.client.async_client import Client, Connecting
 
-__all__ = ["FORGOTTEN_S", "SILENT_S", "Event", "KnownNode", "LiveNetwork"]
+__all__ = ["FORGOTTEN_S", "SILENT_S", "Event", "EventReader", "KnownNode", "LiveNetwork"]
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +78,7 @@ class LiveNetwork:
         self._sessions: dict[str, list[dict[str, Any]]] = {}
         self._alerts: dict[str, dict[str, Any]] = {}
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self._readers: set[_Reader] = set()
+        self._readers: set[EventReader] = set()
         self._number = 0
         self._first = asyncio.Event()
         self.client: Client | None = None
@@ -127,15 +129,18 @@ class LiveNetwork:
         """The last events, the oldest first."""
         return list(self._events)
 
-    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
-        """The events from now on; or those with a higher number than `after`, as far as they are kept."""
-        reader = _Reader()
+    @contextmanager
+    def reader(self, after: int | None = None) -> Iterator[EventReader]:
+        """Reads the events from now on; or those with a higher number than `after`, as far as they are
+        kept."""
+        reader = EventReader()
         self._readers.add(reader)
         try:
             if after is not None:
-                reader.add_all(event for event in self._events if event.number > after)
-            while True:
-                yield await reader.next()
+                for event in self._events:
+                    if event.number > after:
+                        reader.add(event)
+            yield reader
         finally:
             self._readers.discard(reader)
 
@@ -194,8 +199,8 @@ class LiveNetwork:
             reader.add(event)
 
 
-class _Reader:
-    """Events that wait for one reader."""
+class EventReader:
+    """Events that wait for one reader. Made by `LiveNetwork.reader`."""
 
     def __init__(self) -> None:
         self._waiting: deque[Event] = deque()
@@ -203,20 +208,22 @@ class _Reader:
         self._has_some = asyncio.Event()
 
     def add(self, event: Event) -> None:
+        """Adds an event. Discards and counts the oldest if too many wait."""
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.popleft()
             self._missed += 1
         self._waiting.append(event)
         self._has_some.set()
 
-    def add_all(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self.add(event)
-
-    async def next(self) -> Event:
-        while not self._waiting:
-            self._has_some.clear()
-            await self._has_some.wait()
+    async def next(self, timeout: float) -> Event | None:
+        """The next event; None: none has come within `timeout` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not self._waiting:
+                    self._has_some.clear()
+                    await self._has_some.wait()
+        if not self._waiting:
+            return None
         if self._missed:
             missed, self._missed = self._missed, 0
             return Event(self._waiting[0].number - 1, "missed", {"events": missed})

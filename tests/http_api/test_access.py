@@ -65,10 +65,10 @@ def test_who_may_only_see_the_network_cannot_change_it(api: Api) -> None:
 
 @pytest.mark.parametrize("header", ["Basic dXNlcjpwYXNz", "Bearer", "Bearer not-a-token", "Bearer ü"])
 def test_a_credential_that_is_no_token_is_401(api: Api, header: str) -> None:
-    import httpx
-
-    answer = httpx.get(f"{api.url}/v1/network", headers={b"Authorization": header.encode()}, timeout=PATIENCE)  # type: ignore[dict-item] assert answer.status_code == 401 assert
-    answer.headers["www-authenticate"].startswith("Bearer")
+    headers = httpx.Headers([(b"Authorization", header.encode())])
+    answer = httpx.get(f"{api.url}/v1/network", headers=headers, timeout=PATIENCE)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
 def test_an_expired_and_a_revoked_token_are_401(api: Api) -> None:
@@ -111,3 +111,21 @@ def test_a_caller_can_give_no_more_than_he_has(api: Api) -> None:
         {"read": ["home/#"], "workspace": "acme"},
     ):
         api.post("/v1/tokens", {"valid_s": 60, **more}, mine, 403)
+
+
+def test_a_request_that_is_sent_again_has_no_second_effect(api: Api) -> None:
+    once = {"Idempotency-Key": "6f1d"}
+    body = {"topic": "home/attic/once", "payload": "1"}
+
+    def post(body: dict[str, str], token: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}", **once}
+        return httpx.post(f"{api.url}/v1/messages", json=body, headers=headers, timeout=PATIENCE)
+
+    with api.events("/v1/messages", filter="home/attic/once") as events:
+        first, second = post(body, api.operator), post(body, api.operator)
+        assert (first.status_code, second.status_code) == (201, 201)
+        assert (first.json(), "idempotency-replayed" in first.headers) == (second.json(), False)
+        assert second.headers["idempotency-replayed"] == "true"
+        assert post({**body, "payload": "2"}, api.operator).status_code == 422
+        assert post({**body, "payload": "3"}, api.token(write=("home/#",))).status_code == 201
+        assert [next(events)[1]["payload"] for _ in range(2)] == ["1", "3"]

@@ -16,7 +16,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from hbroker._native import Message
 from hbroker.errors import HBrokerError
 from hbroker.http_api.authentication import ApiRequest
-from hbroker.http_api.context import context_of
+from hbroker.http_api.context import PING_S, context_of
 from hbroker.http_api.models.messages import Publication, Published, ReceivedMessage, Topic
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
@@ -43,8 +43,6 @@ _MOST_RETAINED: Final = 10_000
 _QUIET_S: Final = 0.3
 """Nothing marks the last retained message. When none has arrived for this time, all are known."""
 _QUEUE: Final = 1_000
-_PING_S: Final = 15.0
-"""How often a stream without messages has a comment, so that both ends notice that the other one is gone."""
 
 
 class MessageRoutes(Controller):
@@ -137,7 +135,7 @@ async def _as_sent(stack: AsyncExitStack, messages: Subscription) -> AsyncIterat
     async with stack:
         while True:
             try:
-                message = await messages.next(_PING_S)
+                message = await messages.next(PING_S)
             except HBrokerError as error:
                 yield ServerSentEventMessage(event="error", data=str(error))
                 return

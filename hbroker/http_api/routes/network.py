@@ -15,7 +15,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from hbroker.addresses import format_address
 from hbroker.http_api.authentication import may_read
-from hbroker.http_api.context import context_of
+from hbroker.http_api.context import PING_S, context_of
 from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork
 from hbroker.http_api.models.network import Alert, AuditEvent, Network, Node, Owner, Rates, Subtree
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
@@ -129,8 +129,15 @@ class NetworkRoutes(Controller):
 
 
 async def _as_sent(live: LiveNetwork, after: int | None) -> AsyncIterator[ServerSentEventMessage]:
-    async for event in live.events(after):
-        yield ServerSentEventMessage(id=event.number, event=event.kind, data=json.dumps(event.content))
+    with live.reader(after) as reader:
+        while True:
+            event = await reader.next(PING_S)
+            if event is None:
+                yield ServerSentEventMessage(comment="waiting")
+            else:
+                yield ServerSentEventMessage(
+                    id=event.number, event=event.kind, data=json.dumps(event.content)
+                )
 
 
 def _known(live: LiveNetwork, name: str) -> KnownNode:
