@@ -114,6 +114,7 @@ layers: $(VENV)/.installed
 generated: $(CORE)
 	@$(PY) scripts/proto.py --check
 	$(PY) -m scripts.diagrams --check
+	$(PY) -m scripts.metrics --check
 	$(PY) -m scripts.conformance --check
 
 rust: $(VENV)/.installed

@@ -46,3 +46,8 @@ def need_chromium() -> str:
     need(found is not None, "no Chromium is installed")
     assert found is not None
     return found
+
+
+def need_promtool() -> None:
+    """The program that checks rules and metrics of Prometheus."""
+    need(shutil.which("promtool") is not None, "promtool is not installed (Debian's package prometheus)")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from litestar import Litestar, Router
 from litestar.config.allowed_hosts import AllowedHostsConfig
+from litestar.datastructures.headers import MutableScopeHeaders
 from litestar.middleware import DefineMiddleware
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
 from litestar.openapi.spec import Components, License, SecurityScheme
 from litestar.plugins.pydantic import PydanticPlugin
+from litestar.routes import BaseRoute, HTTPRoute
+from litestar.types import Message, Scope
 
 from hbroker.http_api.authentication import Authentication, TokenVerifier
 from hbroker.http_api.context import ApiContext, NetworkAccess
@@ -63,6 +66,7 @@ def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) 
     return Litestar(
         [v1, scrape, healthz, readyz],
         allowed_hosts=None if verifier.requires_tokens else AllowedHostsConfig([*_LOCAL_HOSTS, *hosts]),
+        before_send=[_name_all_methods],
         exception_handlers=exception_handlers(),
         lifespan=[running],
         logging_config=None,
@@ -74,6 +78,30 @@ def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) 
         openapi_config=_described(version),
         plugins=[PydanticPlugin(prefer_alias=True)],
         request_max_body_size=MOST_BODY_BYTES,
+    )
+
+
+async def _name_all_methods(message: Message, scope: Scope) -> None:
+    """Completes the `Allow` of the answer to OPTIONS (RFC 9110 §10.2.1): Litestar names the methods of one
+    handler of the path only."""
+    if message["type"] != "http.response.start" or scope.get("method") != "OPTIONS":
+        return
+    path = scope.get("path_template")
+    methods = {
+        method
+        for route in scope["litestar_app"].routes
+        if route.path_format == path
+        for method in _methods(route)
+    }
+    if methods:
+        MutableScopeHeaders.from_message(message)["Allow"] = ", ".join(sorted(methods))
+
+
+def _methods(route: BaseRoute) -> Iterable[str]:
+    return (
+        (method for handler in route.route_handlers for method in handler.http_methods)
+        if isinstance(route, HTTPRoute)
+        else ()
     )
 
 

@@ -118,7 +118,7 @@ class Authentication(AbstractAuthenticationMiddleware):
     none."""
 
     def __init__(self, app: ASGIApp, verifier: TokenVerifier) -> None:
-        super().__init__(app, exclude=r"^/openapi\.(json|yaml)$")
+        super().__init__(app, exclude=r"^/openapi\.(json|yaml)$", exclude_http_methods=())
         self._verifier = verifier
 
     async def authenticate_request(

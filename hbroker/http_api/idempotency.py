@@ -82,7 +82,7 @@ class Idempotency(ASGIMiddleware):
             await next_app(scope, replay, keep)
         finally:
             del self._under_way[place]
-        if _is_worth_keeping(messages):
+        if _is_replayable(messages):
             answer.messages = messages
             self._answers.put(place, answer, _now() + _KEPT_US)
 
@@ -137,7 +137,7 @@ async def _read(receive: Receive) -> tuple[bytes, Receive]:
     return b"".join(message.get("body", b"") for message in parts), replay
 
 
-def _is_worth_keeping(messages: list[Any]) -> bool:
+def _is_replayable(messages: list[Any]) -> bool:
     is_answered = bool(messages) and messages[0]["type"] == "http.response.start"
     if not is_answered or messages[0]["status"] >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return False

@@ -1,4 +1,4 @@
-"""The statuses of nodes as OpenMetrics text, by `prometheus_client`."""
+"""The statuses of nodes as text for Prometheus, by `prometheus_client`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from hbroker.metrics.families import FAMILIES
+from hbroker.metrics.families import FAMILIES, LABELLED
 
-__all__ = ["CONTENT_TYPE_LATEST", "exposition"]
+__all__ = ["exposition"]
 
 Metric = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily
 
 
-def exposition(statuses: Iterable[tuple[dict[str, Any], bool]]) -> bytes:
-    """The metrics of nodes. `statuses`: of each node, and whether it is up."""
+def exposition(statuses: Iterable[tuple[dict[str, Any], bool]], accept: str = "") -> tuple[bytes, str]:
+    """The metrics of nodes, and the media type of that text. `statuses`: of each node, and whether it is up.
+    `accept`: what the scraper reads (RFC 9110 §12.5.1): OpenMetrics, if it says so; otherwise the text of
+    Prometheus."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Statuses(list(statuses)))
-    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
-    return text
+    encode, media_type = choose_encoder(accept)
+    return encode(registry), media_type
 
 
 class _Statuses(Collector):
@@ -33,15 +35,10 @@ class _Statuses(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, each with a sample for each node."""
-        up = GaugeMetricFamily(
-            "hbroker_node_up", "1: the node says its status; 0: it is silent.", labels=["node"]
-        )
-        info = InfoMetricFamily("hbroker_node", "What the node is.", labels=["node"])
-        dropped = CounterMetricFamily(
-            "hbroker_dropped",
-            "Messages and datagrams that were discarded, by reason.",
-            labels=["node", "reason"],
-        )
+        help = {each.name: each.help for each in LABELLED}
+        up = GaugeMetricFamily("hbroker_node_up", help["hbroker_node_up"], labels=["node"])
+        info = InfoMetricFamily("hbroker_node", help["hbroker_node"], labels=["node"])
+        dropped = CounterMetricFamily("hbroker_dropped", help["hbroker_dropped"], labels=["node", "reason"])
         for status, is_up in self._statuses:
             name = str(status["name"])
             up.add_metric([name], int(is_up))

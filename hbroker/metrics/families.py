@@ -5,16 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["FAMILIES", "Family"]
+__all__ = ["ALERTS", "FAMILIES", "LABELLED", "Alert", "Family", "LabelledFamily"]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric of a node. `key`: in the node's status. `help`: one sentence."""
+    """One metric of a node, with the label `node`. `key`: in the node's status. `help`: one sentence."""
 
     name: str
     kind: Literal["counter", "gauge"]
     key: str
+    help: str
+
+    @property
+    def sample(self) -> str:
+        """The name of its samples: that of a counter ends with `_total`."""
+        return f"{self.name}_total" if self.kind == "counter" else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledFamily:
+    """One metric with further labels. `sample`: the name of its samples."""
+
+    name: str
+    sample: str
+    kind: Literal["counter", "gauge", "info"]
+    labels: tuple[str, ...]
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert rule. `minutes`: for how long the expression has to be true. `summary`: with labels, as
+    Prometheus writes them. `help`: what to do."""
+
+    name: str
+    expression: str
+    minutes: int
+    severity: Literal["warning", "critical"]
+    summary: str
     help: str
 
 
@@ -65,3 +94,75 @@ FAMILIES: Final = (
     Family("hbroker_resident_memory_bytes", "gauge", "rss_bytes", "Resident memory of the node's process."),
 )
 """Every metric that has the label `node` and no other."""
+
+LABELLED: Final = (
+    LabelledFamily(
+        "hbroker_node_up",
+        "hbroker_node_up",
+        "gauge",
+        ("node",),
+        "1: the node says its status; 0: it is silent.",
+    ),
+    LabelledFamily(
+        "hbroker_node",
+        "hbroker_node_info",
+        "info",
+        ("node", "subtree", "parent", "address"),
+        "What the node is.",
+    ),
+    LabelledFamily(
+        "hbroker_dropped",
+        "hbroker_dropped_total",
+        "counter",
+        ("node", "reason"),
+        "Messages and datagrams that were discarded, by reason.",
+    ),
+)
+"""The metrics that have other labels, too."""
+
+LOSSES: Final = ("queue_full", "session_ended", "session_expired", "retained_full")
+"""Reasons of drops by which a message that a node had taken did not arrive."""
+
+ALERTS: Final = (
+    Alert(
+        "HbrokerNodeSilent",
+        "hbroker_node_up == 0",
+        1,
+        "critical",
+        "node {{ $labels.node }} is silent",
+        "See whether its process runs and is reached: `hbroker status` on its host, `hbroker tree`, its log.",
+    ),
+    Alert(
+        "HbrokerApiDown",
+        'up{job="hbroker"} == 0',
+        2,
+        "critical",
+        "the HTTP API cannot be scraped",
+        "See whether `hbroker admin` runs. Messages pass without it.",
+    ),
+    Alert(
+        "HbrokerMessagesLost",
+        f'sum by (node) (rate(hbroker_dropped_total{{reason=~"{"|".join(LOSSES)}"}}[5m])) > 0',
+        5,
+        "warning",
+        "node {{ $labels.node }} discards messages that it took",
+        "See which sessions are slow or away: `GET /v1/sessions`. Raise `limits`, or have them read.",
+    ),
+    Alert(
+        "HbrokerQueuesGrow",
+        "deriv(hbroker_queued_messages[15m]) > 10 and hbroker_queued_messages > 10000",
+        15,
+        "warning",
+        "the queues of node {{ $labels.node }} grow",
+        "Subscribers are slower than publishers, or away: `GET /v1/sessions`.",
+    ),
+    Alert(
+        "HbrokerNodeBusy",
+        "rate(hbroker_cpu_seconds_total[5m]) > 0.9",
+        10,
+        "warning",
+        "node {{ $labels.node }} uses a processor nearly whole",
+        "Give it more workers, or part of its subtree to another node: `hbroker analyze`, `hbroker move`.",
+    ),
+)
+"""What to be woken for."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import subprocess
 
+import httpx
+
 from hbroker import sync
 from tests.http_api.api import Api
 from tests.needs import need_mosquitto
@@ -180,7 +182,10 @@ def test_prometheus_can_scrape(api: Api) -> None:
     text = api.get("/metrics")
     assert 'hbroker_node_up{node="kitchen"} 1.0' in text
     assert 'hbroker_messages_received_total{node="root"}' in text
-    assert text.endswith("# EOF\n")
+    headers = {"Authorization": f"Bearer {api.operator}", "Accept": "application/openmetrics-text"}
+    answer = httpx.get(f"{api.url}/metrics", headers=headers, timeout=PATIENCE)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
 
 
 def test_health(api: Api) -> None:
