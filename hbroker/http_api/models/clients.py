@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from hbroker.http_api.models.requests import Flag, Level, RequestBody
+
 __all__ = [
     "DisconnectRequest",
     "Disconnected",
@@ -34,17 +36,17 @@ class Session(BaseModel):
     queued_bytes: int
 
 
-class SubscriptionOptions(BaseModel):
+class SubscriptionOptions(RequestBody):
     """A subscription that a session is to have (MQTT 5 §3.8.3.1)."""
 
     filter: str = Field(min_length=1, max_length=65_535, examples=["home/kitchen/#"])
-    qos: Literal[0, 1, 2] = 1
-    no_local: bool = False
-    retain_as_published: bool = False
-    retain_handling: Literal[0, 1, 2] = Field(0, description="0: retained messages are sent; 2: they are not")
+    qos: Level = 1
+    no_local: Flag = False
+    retain_as_published: Flag = False
+    retain_handling: Level = Field(0, description="0: retained messages are sent; 2: they are not")
 
 
-class NewSession(BaseModel):
+class NewSession(RequestBody):
     """A session to make for a native client that is not connected, and may never have been."""
 
     client_id: str = Field(min_length=1, max_length=65_535, examples=["oven-17"])
@@ -102,7 +104,7 @@ class Gateway(BaseModel):
     since_us: int = Field(description="its start, microseconds since 1970")
 
 
-class DisconnectRequest(BaseModel):
+class DisconnectRequest(RequestBody):
     """An MQTT client to disconnect."""
 
     client: str = Field(min_length=1, max_length=65_535, description="its client id")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Base64Bytes, BaseModel, Field, model_validator
+
+from hbroker.http_api.models.requests import Flag, Level, RequestBody
 
 __all__ = ["Publication", "Published", "ReceivedMessage", "Topic"]
 
 _Text = Annotated[str, Field(max_length=65_535)]
 
 
-class Publication(BaseModel):
+class Publication(RequestBody):
     """A message to publish (MQTT 5 §3.3.2.3). The payload is `payload`, or `payload_base64`."""
 
     topic: str = Field(min_length=1, max_length=65_535, examples=["home/kitchen/oven/temperature"])
     payload: str | None = Field(None, description="text")
     payload_base64: Base64Bytes | None = Field(None, description="bytes, as base64 (RFC 4648 §4)")
-    qos: Literal[0, 1, 2] = 1
-    retain: bool = False
+    qos: Level = 1
+    retain: Flag = False
     expiry_s: int | None = Field(None, ge=1, le=0xFFFF_FFFF)
     content_type: _Text = ""
     response_topic: _Text = ""
@@ -36,7 +38,7 @@ class Publication(BaseModel):
         return self.payload_base64 or (self.payload or "").encode()
 
 
-class Topic(BaseModel):
+class Topic(RequestBody):
     """A topic."""
 
     topic: str = Field(min_length=1, max_length=65_535)

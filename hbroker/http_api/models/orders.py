@@ -6,10 +6,12 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from hbroker.http_api.models.requests import RequestBody
+
 __all__ = ["Left", "Move", "NewMove"]
 
 
-class NewMove(BaseModel):
+class NewMove(RequestBody):
     """A subtree to move to another node (`hbroker move`)."""
 
     subtree: str = Field(min_length=1, max_length=65_535, examples=["home/kitchen"])

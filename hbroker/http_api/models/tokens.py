@@ -6,40 +6,42 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from hbroker.http_api.models.requests import Flag, RequestBody
+
 __all__ = ["Attenuation", "Given", "NewToken", "Token", "TokenBlock", "TokenContents"]
 
 _Filter = Annotated[str, Field(min_length=1, max_length=4_096)]
 _Filters = Annotated[list[_Filter], Field(max_length=64)]
 
 
-class NewToken(BaseModel):
+class NewToken(RequestBody):
     """What a token is to allow. A caller can give no more than he has."""
 
     read: _Filters = Field(
         default_factory=list, description="filters to subscribe with", examples=[["home/#"]]
     )
     write: _Filters = Field(default_factory=list, description="filters of topics to publish to")
-    retain: bool = Field(False, description="may publish retained messages")
-    share: bool = Field(False, description="may subscribe in shared groups")
+    retain: Flag = Field(False, description="may publish retained messages")
+    share: Flag = Field(False, description="may subscribe in shared groups")
     client: str | None = Field(None, max_length=1_024, description="the client id of the holder; null: any")
     workspace: str | None = Field(None, max_length=64, description="of which the holder is a client")
     valid_s: int = Field(30 * 86_400, ge=60, le=3_650 * 86_400, description="seconds from now")
 
 
-class Attenuation(BaseModel):
+class Attenuation(RequestBody):
     """How to narrow a token. If it names rights, the new token has only those of them that the old one
     has."""
 
     token: str = Field(min_length=1, max_length=8_192)
     read: _Filters = Field(default_factory=list)
     write: _Filters = Field(default_factory=list)
-    retain: bool = False
-    share: bool = False
+    retain: Flag = False
+    share: Flag = False
     client: str | None = Field(None, max_length=1_024)
     valid_s: int | None = Field(None, ge=60, le=3_650 * 86_400)
 
 
-class Given(BaseModel):
+class Given(RequestBody):
     """A token to look at."""
 
     token: str = Field(min_length=1, max_length=8_192)
