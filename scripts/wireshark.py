@@ -4,9 +4,9 @@
     python -m scripts.wireshark            writes it
     python -m scripts.wireshark --check    writes nothing; fails if the committed file differs
 
-The file has the modules of `scripts/lua/`, which are written by hand, and the module `hbroker.schema`, which is
-made from the descriptors of `packet.proto`. It is one file because users copy it. Each module becomes what
-`require` finds, and `hbroker.dissector` runs at the end.
+The file has the modules of `scripts/lua/`, which are written by hand, and the module `hbroker.schema`, which
+is made from the descriptors of `packet.proto`. It is one file because users copy it. Its modules are what
+`require` finds, and `dissector` runs at the end.
 
 A bytes field whose comment says "a serialised NAME" has a message in it.
 """
@@ -101,7 +101,9 @@ def schema(file: FileDescriptorProto) -> str:
     for enum in file.enum_type:
         lines += lua_enum(enum)
     for index, message in enumerate(file.message_type):
-        abouts = [comments.get((MESSAGE_TYPE, index, FIELD, place), "") for place in range(len(message.field))]
+        abouts = [
+            comments.get((MESSAGE_TYPE, index, FIELD, place), "") for place in range(len(message.field))
+        ]
         lines += [
             f"M.messages.{message.name} = {{",
             f"  name = {quoted(names[message.name])},",

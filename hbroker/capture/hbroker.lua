@@ -1368,7 +1368,7 @@ package.preload["hbroker.schema"] = function()
     name = "will_record",
     fields = {
       { number = 1, name = "session", type = "fixed64" },
-      { number = 2, name = "publish", type = "bytes" },
+      { number = 2, name = "publish", type = "bytes", of = "Publish", about = "A serialised Publish." },
       { number = 3, name = "delay_s", type = "uint32" },
       { number = 4, name = "due_us", type = "uint64", is_optional = true, about = "Microseconds until it is due. Absent: its session has a link." },
     },
@@ -1618,10 +1618,11 @@ package.preload["hbroker.protobuf"] = function()
         item.items[#item.items + 1] = value
       end
     elseif kind == "string" then
-      item.text = self.data:sub(self.at, self.last)
-      if not is_utf8(item.text) then
+      local text = self.data:sub(self.at, self.last)
+      if not is_utf8(text) then
         refuse("is not UTF-8")
       end
+      item.text = text
     elseif item.field.serialised and self.serialised < MOST_SERIALISED then
       item.items, item.problem =
         M.parse(item.field.serialised, self.data, self.at, self.last, self.serialised + 1)

@@ -148,10 +148,11 @@ function Reader:delimited(item, length, depth)
       item.items[#item.items + 1] = value
     end
   elseif kind == "string" then
-    item.text = self.data:sub(self.at, self.last)
-    if not is_utf8(item.text) then
+    local text = self.data:sub(self.at, self.last)
+    if not is_utf8(text) then
       refuse("is not UTF-8")
     end
+    item.text = text
   elseif item.field.serialised and self.serialised < MOST_SERIALISED then
     item.items, item.problem =
       M.parse(item.field.serialised, self.data, self.at, self.last, self.serialised + 1)
