@@ -5,6 +5,7 @@ Most tests write a file with many datagrams, because tshark takes long to start.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
@@ -13,9 +14,11 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from hbroker._proto import packet_pb2 as pb
+from hbroker.cli import main
 from tests.capture.datagrams import TOPIC, datagram, publish
 from tests.capture.test_associations import handshake
 from tests.capture.tshark import Tshark, values_of, write_pcap
+from tests.frame.checkout import ROOT
 from tests.native import datagrams
 from tests.needs import need_tshark
 from tests.runtime.test_key_log import ALGORITHMS, ASSOCIATION, line, sealed
@@ -57,7 +60,7 @@ def test_every_field_has_the_value_that_protobuf_reads(tshark: Tshark, tmp_path:
     rng = Random(1)
     messages = [datagrams.datagram(rng) for _ in range(400)]
     shown = tshark.show(pcap(tmp_path, (each.SerializeToString() for each in messages)))
-    names = set()
+    names: set[str] = set()
     for message, found in zip(messages, shown, strict=True):
         values, is_valid = values_of(message)
         assert found.is_malformed == (not is_valid)
@@ -123,6 +126,27 @@ def test_a_text_cannot_write_to_the_terminal(tshark: Tshark, tmp_path: Path) -> 
     (found,) = tshark.show(pcap(tmp_path, [evil]))
     assert found.info.startswith("PUBLISH a?[31m???bé")
     assert "\x1b" not in tshark.run(pcap(tmp_path, [evil]), "-V")
+
+
+def test_the_filters_of_the_documentation_are_valid(tshark: Tshark, tmp_path: Path) -> None:
+    filters = re.findall(
+        r"^\| `(hbroker\..+?)` \|", (ROOT / "docs" / "wireshark.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert len(filters) > 5
+    moved = pb.Transfer(subscriptions=[pb.SubscriptionRecord(filter="home/#")])
+    packets = [publish(), pb.Packet(transfer=moved), pb.Packet(puback=pb.PubAck(reason=pb.REASON_OVERLAP))]
+    packets[0].publish.qos = pb.QOS_EXACTLY_ONCE
+    header = pb.Header(session=0x5D3C0F7E11A2B9C4, incarnation=1)
+    written = [pb.Datagram(header=header, packets=packets).SerializeToString()]
+    written += [handshake(), sealed(1, b"data"), b"\xff"]
+    file = pcap(tmp_path, written)
+    for filter in filters:
+        assert tshark.run(file, "-Y", filter).count("\n") == 1, filter
+
+
+def test_the_command_prints_where_the_dissector_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capture", "--wireshark"]) == 0
+    assert "register_heuristic" in Path(capsys.readouterr().out.strip()).read_text("utf-8")
 
 
 # Recognition ------------------------------------------------------------------------------------------------

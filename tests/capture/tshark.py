@@ -20,6 +20,8 @@ __all__ = ["Shown", "Tshark", "Values", "values_of", "write_pcap"]
 
 Values: TypeAlias = dict[str, list[str]]
 """The values of fields by name, in the order of the datagram."""
+Field: TypeAlias = Any
+"""A FieldDescriptor, for which protobuf's stubs name two classes."""
 
 _LUA: Final = Path(__file__).parents[2] / "hbroker" / "capture" / "hbroker.lua"
 _PATIENCE: Final = 100.0
@@ -140,13 +142,13 @@ def _field_names() -> list[str]:
     return [_name(field) for message in messages for field in message.fields if field.message_type is None]
 
 
-def _name(field: FieldDescriptor) -> str:
+def _name(field: Field) -> str:
     schema = field.containing_type
     snake = re.sub(r"(?<!^)([A-Z])", r"_\1", schema.name).lower()
     return f"hbroker.{_BODIES.get(schema.name, snake)}.{field.name}"
 
 
-def _each(message: Message) -> Iterator[tuple[FieldDescriptor, Any]]:
+def _each(message: Message) -> Iterator[tuple[Field, Any]]:
     """Each value of each field of a message. An enum is shown if it is absent, too."""
     for field in message.DESCRIPTOR.fields:
         value: Any = getattr(message, field.name)
@@ -156,7 +158,7 @@ def _each(message: Message) -> Iterator[tuple[FieldDescriptor, Any]]:
             yield field, value
 
 
-def _add(found: Values, field: FieldDescriptor, value: Any, *, serialised: int) -> bool:
+def _add(found: Values, field: Field, value: Any, *, serialised: int) -> bool:
     """Adds what is shown of a value. False: it is, or has in it, a serialised message that is not valid."""
     inner = value
     if field.message_type is None:
@@ -171,7 +173,7 @@ def _add(found: Values, field: FieldDescriptor, value: Any, *, serialised: int) 
     return all([_add(found, *each, serialised=serialised) for each in _each(inner)])
 
 
-def _in_words(field: FieldDescriptor, value: Any) -> str:
+def _in_words(field: Field, value: Any) -> str:
     """A value as tshark prints it."""
     if isinstance(value, bytes):
         return value.hex() or "<MISSING>"
