@@ -1842,7 +1842,7 @@ package.preload["hbroker.messages"] = function()
     end
     local reason, payload = last_of(items, "reason"), last_of(items, "payload")
     if reason and reason.low and reason.low > 0 then
-      words[#words + 1] = reason.field.values[reason.low] or tostring(reason.low)
+      words[#words + 1] = reason.field.values[reason.low] or ("reason %d"):format(reason.low)
     end
     if body.field.name == "publish" or body.like then
       words[#words + 1] = ("%d bytes"):format(payload and payload.value_last - payload.value_first + 1 or 0)
@@ -2049,7 +2049,7 @@ local function show_item(tree, tvb, item, generated)
   elseif VALUE[field.type] then
     shown = tree:add(field.shown, here, VALUE[field.type](item))
   elseif field.kind == "string" then
-    shown = tree:add(field.shown, here, (item.text:gsub("%z", "␀"))) -- Wireshark's texts end at a NUL.
+    shown = tree:add(field.shown, here, (item.text:gsub("\0", "␀"))) -- Wireshark's texts end at a NUL.
   elseif field.kind == "bytes" then
     shown = tree:add(field.shown, range(tvb, item.value_first, item.value_last))
   else

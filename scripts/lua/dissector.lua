@@ -176,7 +176,7 @@ local function show_item(tree, tvb, item, generated)
   elseif VALUE[field.type] then
     shown = tree:add(field.shown, here, VALUE[field.type](item))
   elseif field.kind == "string" then
-    shown = tree:add(field.shown, here, (item.text:gsub("%z", "␀"))) -- Wireshark's texts end at a NUL.
+    shown = tree:add(field.shown, here, (item.text:gsub("\0", "␀"))) -- Wireshark's texts end at a NUL.
   elseif field.kind == "bytes" then
     shown = tree:add(field.shown, range(tvb, item.value_first, item.value_last))
   else

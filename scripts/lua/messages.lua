@@ -153,7 +153,7 @@ local function packet_in_words(packet)
   end
   local reason, payload = last_of(items, "reason"), last_of(items, "payload")
   if reason and reason.low and reason.low > 0 then
-    words[#words + 1] = reason.field.values[reason.low] or tostring(reason.low)
+    words[#words + 1] = reason.field.values[reason.low] or ("reason %d"):format(reason.low)
   end
   if body.field.name == "publish" or body.like then
     words[#words + 1] = ("%d bytes"):format(payload and payload.value_last - payload.value_first + 1 or 0)
