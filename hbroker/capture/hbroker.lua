@@ -1481,7 +1481,7 @@ package.preload["hbroker.protobuf"] = function()
   --     items                      what is in a message, or in a packed field
   --     problem                    of a serialised message within: why it was refused
   --
-  -- What was being read when a message was refused has no `last`.
+  -- What was being read when a message was refused has no `last`, and its value may be missing.
 
   local floor = math.floor
 
@@ -1703,11 +1703,11 @@ package.preload["hbroker.messages"] = function()
 
   local M = {}
 
-  -- The last item of a field, which is the one that counts.
-  local function last_of(items, name)
+  -- The last item of a field that was read, which is the one that counts.
+  function M.last_of(items, name)
     local found
     for _, item in ipairs(items or {}) do
-      if item.field and item.field.name == name then
+      if item.last and item.field and item.field.name == name then
         found = item
       end
     end
@@ -1812,8 +1812,8 @@ package.preload["hbroker.messages"] = function()
         return false
       end
     end
-    local header = last_of(part.items, "header")
-    local incarnation = header and last_of(header.items, "incarnation")
+    local header = M.last_of(part.items, "header")
+    local incarnation = header and M.last_of(header.items, "incarnation")
     return not part.problem and incarnation ~= nil and incarnation.low + incarnation.high > 0
   end
 
@@ -1832,15 +1832,15 @@ package.preload["hbroker.messages"] = function()
       return "empty"
     end
     local items, words = body.like or body.items, { body.field.name:upper() }
-    local inner = body.field.name == "authenticated" and last_of(items, "packet")
+    local inner = body.field.name == "authenticated" and M.last_of(items, "packet")
     if inner and inner.items and body_of(inner) then
       return packet_in_words(inner)
     end
     for _, name in ipairs(TELLING) do
-      local item = last_of(items, name)
+      local item = M.last_of(items, name)
       words[#words + 1] = item and item.text and item.text ~= "" and line(item.text) or nil
     end
-    local reason, payload = last_of(items, "reason"), last_of(items, "payload")
+    local reason, payload = M.last_of(items, "reason"), M.last_of(items, "payload")
     if reason and reason.low and reason.low > 0 then
       words[#words + 1] = reason.field.values[reason.low] or ("reason %d"):format(reason.low)
     end
@@ -1863,7 +1863,7 @@ package.preload["hbroker.messages"] = function()
     if part.problem then
       words[#words + 1] = "malformed: " .. part.problem
     elseif #words == 0 then
-      words[1] = last_of(part.items, "header") and "acknowledgement" or #part.items > 0 and "probe" or "answer to a probe"
+      words[1] = M.last_of(part.items, "header") and "acknowledgement" or #part.items > 0 and "probe" or "answer to a probe"
     end
     return table.concat(words, " | ")
   end
@@ -2021,18 +2021,14 @@ VALUE.fixed64 = VALUE.uint64
 
 -- An address in words, behind its name.
 local function address_in_words(tvb, items)
-  local ip, port
-  for _, item in ipairs(items) do
-    if item.field and item.field.name == "ip" then
-      ip = range(tvb, item.value_first, item.value_last)
-    elseif item.field and item.field.name == "port" then
-      port = item.low
-    end
+  local ip, port = messages.last_of(items, "ip"), messages.last_of(items, "port")
+  local bytes = ip and range(tvb, ip.value_first, ip.value_last)
+  if bytes and bytes:len() == 4 then
+    return (" %s:%d"):format(tostring(bytes:ipv4()), port and port.low or 0)
+  elseif bytes and bytes:len() == 16 then
+    return (" [%s]:%d"):format(tostring(bytes:ipv6()), port and port.low or 0)
   end
-  if not ip or ip:len() ~= 4 and ip:len() ~= 16 then
-    return ""
-  end
-  return (ip:len() == 4 and " %s:%d" or " [%s]:%d"):format(tostring(ip:len() == 4 and ip:ipv4() or ip:ipv6()), port or 0)
+  return ""
 end
 
 -- Shows one item. `generated`: the datagram does not say it in these words.

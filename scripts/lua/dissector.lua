@@ -148,18 +148,14 @@ VALUE.fixed64 = VALUE.uint64
 
 -- An address in words, behind its name.
 local function address_in_words(tvb, items)
-  local ip, port
-  for _, item in ipairs(items) do
-    if item.field and item.field.name == "ip" then
-      ip = range(tvb, item.value_first, item.value_last)
-    elseif item.field and item.field.name == "port" then
-      port = item.low
-    end
+  local ip, port = messages.last_of(items, "ip"), messages.last_of(items, "port")
+  local bytes = ip and range(tvb, ip.value_first, ip.value_last)
+  if bytes and bytes:len() == 4 then
+    return (" %s:%d"):format(tostring(bytes:ipv4()), port and port.low or 0)
+  elseif bytes and bytes:len() == 16 then
+    return (" [%s]:%d"):format(tostring(bytes:ipv6()), port and port.low or 0)
   end
-  if not ip or ip:len() ~= 4 and ip:len() ~= 16 then
-    return ""
-  end
-  return (ip:len() == 4 and " %s:%d" or " [%s]:%d"):format(tostring(ip:len() == 4 and ip:ipv4() or ip:ipv6()), port or 0)
+  return ""
 end
 
 -- Shows one item. `generated`: the datagram does not say it in these words.

@@ -14,11 +14,11 @@ local MOST_PACKETS, MOST_TEXT = 4, 100
 
 local M = {}
 
--- The last item of a field, which is the one that counts.
-local function last_of(items, name)
+-- The last item of a field that was read, which is the one that counts.
+function M.last_of(items, name)
   local found
   for _, item in ipairs(items or {}) do
-    if item.field and item.field.name == name then
+    if item.last and item.field and item.field.name == name then
       found = item
     end
   end
@@ -123,8 +123,8 @@ function M.is_plausible(part)
       return false
     end
   end
-  local header = last_of(part.items, "header")
-  local incarnation = header and last_of(header.items, "incarnation")
+  local header = M.last_of(part.items, "header")
+  local incarnation = header and M.last_of(header.items, "incarnation")
   return not part.problem and incarnation ~= nil and incarnation.low + incarnation.high > 0
 end
 
@@ -143,15 +143,15 @@ local function packet_in_words(packet)
     return "empty"
   end
   local items, words = body.like or body.items, { body.field.name:upper() }
-  local inner = body.field.name == "authenticated" and last_of(items, "packet")
+  local inner = body.field.name == "authenticated" and M.last_of(items, "packet")
   if inner and inner.items and body_of(inner) then
     return packet_in_words(inner)
   end
   for _, name in ipairs(TELLING) do
-    local item = last_of(items, name)
+    local item = M.last_of(items, name)
     words[#words + 1] = item and item.text and item.text ~= "" and line(item.text) or nil
   end
-  local reason, payload = last_of(items, "reason"), last_of(items, "payload")
+  local reason, payload = M.last_of(items, "reason"), M.last_of(items, "payload")
   if reason and reason.low and reason.low > 0 then
     words[#words + 1] = reason.field.values[reason.low] or ("reason %d"):format(reason.low)
   end
@@ -174,7 +174,7 @@ function M.in_words(part)
   if part.problem then
     words[#words + 1] = "malformed: " .. part.problem
   elseif #words == 0 then
-    words[1] = last_of(part.items, "header") and "acknowledgement" or #part.items > 0 and "probe" or "answer to a probe"
+    words[1] = M.last_of(part.items, "header") and "acknowledgement" or #part.items > 0 and "probe" or "answer to a probe"
   end
   return table.concat(words, " | ")
 end

@@ -11,7 +11,7 @@
 --     items                      what is in a message, or in a packed field
 --     problem                    of a serialised message within: why it was refused
 --
--- What was being read when a message was refused has no `last`.
+-- What was being read when a message was refused has no `last`, and its value may be missing.
 
 local floor = math.floor
 
