@@ -14,6 +14,7 @@ A bytes field whose comment says "a serialised NAME" has a message in it.
 import re
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -53,8 +54,6 @@ TYPES = {
     FieldDescriptorProto.TYPE_UINT32: "uint32",
     FieldDescriptorProto.TYPE_UINT64: "uint64",
 }
-MESSAGE_TYPE, FIELD = 4, 2
-"""Numbers in the path of a comment: of FileDescriptorProto and of DescriptorProto."""
 
 
 @click.command
@@ -92,28 +91,40 @@ def indented(text: str) -> str:
 
 def schema(file: FileDescriptorProto) -> str:
     """The module `hbroker.schema`: the messages and enums of packet.proto, as tables."""
-    comments = {
-        tuple(place.path): " ".join(place.leading_comments.split())
-        for place in file.source_code_info.location
-    }
-    names = names_of(file)
+    comments, names = comments_of(file), names_of(file)
     lines = ["-- The messages and enums of packet.proto.", "", "local M = { enums = {}, messages = {} }", ""]
     for enum in file.enum_type:
         lines += lua_enum(enum)
-    for index, message in enumerate(file.message_type):
-        abouts = [
-            comments.get((MESSAGE_TYPE, index, FIELD, place), "") for place in range(len(message.field))
-        ]
+    for message in file.message_type:
         lines += [
             f"M.messages.{message.name} = {{",
             f"  name = {quoted(names[message.name])},",
             "  fields = {",
-            *(f"    {lua_field(message, *each)}," for each in zip(message.field, abouts, strict=True)),
+            *(f"    {lua_field(message, field, comments, names)}," for field in message.field),
             "  },",
             "}",
             "",
         ]
     return "\n".join([*lines, "return M", ""])
+
+
+def comments_of(file: FileDescriptorProto) -> dict[str, str]:
+    """The comments of messages (`Packet`) and of their fields (`Packet.delivery`)."""
+    found = {}
+    for place in file.source_code_info.location:
+        text = " ".join(place.leading_comments.split())
+        match list(place.path):
+            case [FileDescriptorProto.MESSAGE_TYPE_FIELD_NUMBER, index]:
+                found[file.message_type[index].name] = text
+            case [
+                FileDescriptorProto.MESSAGE_TYPE_FIELD_NUMBER,
+                index,
+                DescriptorProto.FIELD_FIELD_NUMBER,
+                field,
+            ]:
+                message = file.message_type[index]
+                found[f"{message.name}.{message.field[field].name}"] = text
+    return found
 
 
 def names_of(file: FileDescriptorProto) -> dict[str, str]:
@@ -131,21 +142,25 @@ def lua_enum(enum: EnumDescriptorProto) -> list[str]:
     return [f"M.enums.{enum.name} = {{", *values, "}", ""]
 
 
-def lua_field(message: DescriptorProto, field: FieldDescriptorProto, comment: str) -> str:
-    """`{ number = 1, name = "topic", type = "string" }`; `of`: the message or the enum that is in it."""
+def lua_field(
+    message: DescriptorProto, field: FieldDescriptorProto, comments: dict[str, str], names: Collection[str]
+) -> str:
+    """`{ number = 1, name = "topic", type = "string" }`; `of`: the message or the enum that is in it. A field
+    without a comment has that of its message."""
+    comment = comments.get(f"{message.name}.{field.name}", "")
+    of = type_of(field) or serialised_in(field, comment)
+    if field.type == FieldDescriptorProto.TYPE_BYTES and of and of not in names:
+        raise SystemExit(f"{message.name}.{field.name}: there is no message {of}")
     found = [f"number = {field.number}", f"name = {quoted(field.name)}", f'type = "{TYPES[field.type]}"']
-    serialised = re.search(r"\ba serialised ([A-Z]\w+)", comment, re.IGNORECASE)
-    if field.type_name:
-        found.append(f"of = {quoted(type_of(field))}")
-    elif field.type == FieldDescriptorProto.TYPE_BYTES and serialised:
-        found.append(f"of = {quoted(serialised[1])}")
+    if of:
+        found.append(f"of = {quoted(of)}")
     if field.label == FieldDescriptorProto.LABEL_REPEATED:
         found.append("is_repeated = true")
     if field.proto3_optional:
         found.append("is_optional = true")
     if is_body(message, field):
         found.append("is_body = true")
-    if about := description(comment):
+    if about := description(comment or comments.get(of, "")):
         found.append(f"about = {quoted(about)}")
     return f"{{ {', '.join(found)} }}"
 
@@ -154,13 +169,19 @@ def type_of(field: FieldDescriptorProto) -> str:
     return field.type_name.rpartition(".")[2]
 
 
+def serialised_in(field: FieldDescriptorProto, comment: str) -> str:
+    """The message that a bytes field holds; empty: none."""
+    found = re.search(r"\b[aA] serialised (\w+)", comment)
+    return found[1] if found and field.type == FieldDescriptorProto.TYPE_BYTES else ""
+
+
 def is_body(message: DescriptorProto, field: FieldDescriptorProto) -> bool:
     return field.HasField("oneof_index") and message.oneof_decl[field.oneof_index].name == "body"
 
 
 def description(comment: str) -> str:
     """A comment, or its first sentence, if that is short; or else nothing."""
-    first = re.split(r"(?<=[.:?]) ", comment, maxsplit=1)[0].rstrip(":")
+    first = re.split(r"(?<=[.?]) ", comment, maxsplit=1)[0]
     return next((text for text in (comment, first) if len(text) <= MOST_ABOUT), "")
 
 
