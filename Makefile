@@ -113,6 +113,7 @@ layers: $(VENV)/.installed
 
 generated: $(CORE)
 	@$(PY) scripts/proto.py --check
+	$(PY) -m scripts.wireshark --check
 	$(PY) -m scripts.diagrams --check
 	$(PY) -m scripts.metrics --check
 	$(PY) -m scripts.conformance --check
@@ -135,8 +136,9 @@ conformance: $(VENV)/.installed ## Generate the table of MQTT 5's statements and
 	@$(PY) -m scripts.conformance
 
 .PHONY: proto
-proto: $(VENV)/.installed ## Generate the code that comes from packet.proto
+proto: $(VENV)/.installed ## Generate the code that comes from packet.proto, and the dissector for Wireshark
 	@$(PY) scripts/proto.py
+	$(PY) -m scripts.wireshark
 
 .PHONY: format
 format: $(VENV)/.installed ## Format Python and Rust

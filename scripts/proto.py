@@ -74,6 +74,7 @@ def run_protoc(out: Path) -> None:
             f"--python_out={out}",
             f"--pyi_out={out}",
             f"--descriptor_set_out={out / 'descriptors'}",
+            "--include_source_info",
             PROTO,
         ]
     )

@@ -39,6 +39,14 @@ def need_nats() -> str:
     return server
 
 
+def need_tshark() -> str:
+    """The path of tshark."""
+    program = shutil.which("tshark")
+    need(program is not None, "tshark is not installed")
+    assert program is not None
+    return program
+
+
 def need_chromium() -> str:
     """The path of a browser."""
     names = ("chromium", "chromium-browser", "google-chrome")

@@ -12,7 +12,7 @@ from typing import Final
 
 from hbroker.runtime.key_log import KeyLog
 
-__all__ = ["AssociationDatagram", "Associations"]
+__all__ = ["AssociationDatagram", "Associations", "first_of_association"]
 
 _SEALED_EPOCHS: Final = {0x07: 0, 0x0F: 1, 0x17: 2, 0x1F: 3}
 _HANDSHAKE: Final = 0x27
@@ -85,3 +85,17 @@ class Associations:
         self._order.append(association)
         if len(self._order) > _REMEMBERED:
             self._ids.discard(self._order.popleft())
+
+
+def first_of_association(data: bytes) -> int | None:
+    """How many bytes the first datagram has, if these are several of one association (`trains`) or one. None:
+    it is of no association."""
+    kind = data[0] if data else None
+    if kind in _SEALED_EPOCHS:
+        ids, least = data[1:9], _SEALED_LEAST
+    elif kind == _HANDSHAKE:
+        ids, least = data[1:17], _HANDSHAKE_LEAST
+    else:
+        return len(data) if kind in (_RETRY, _RESET) else None
+    at = data.find(ids, least + 1)  # The ids are random: these are of the next datagram.
+    return at - 1 if at > 0 and data[at - 1] == kind else len(data)

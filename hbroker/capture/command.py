@@ -108,19 +108,25 @@ def _take(
         source, destination = endpoints(packet, UDP)
         if options.ports and source[1] not in options.ports and destination[1] not in options.ports:
             continue
-        datagram = packet[HBroker]
-        kinds = [one.kind for one in datagram.packets]
-        if datagram.association and not datagram.incarnation:
-            kinds = [str(datagram.association).partition(" ")[0].upper()]
-        packet_counts.add(source, destination, kinds)
         if writer is not None:
             below = packet[UDP].underlayer
             below.time = packet.time
             writer.write(below)
-        if not options.is_count:
-            _print(packet, datagram, source, destination, options.as_json)
-        if options.limit is not None and packet_counts.datagrams >= options.limit:
-            return
+        for datagram in packet[UDP].iterpayloads():
+            if not isinstance(datagram, HBroker):
+                continue
+            packet_counts.add(source, destination, _kinds(datagram))
+            if not options.is_count:
+                _print(packet, datagram, source, destination, options.as_json)
+            if options.limit is not None and packet_counts.datagrams >= options.limit:
+                return
+
+
+def _kinds(datagram: Packet) -> list[str]:
+    """The names of what is in a datagram: packets, or, if it cannot be opened, what it is."""
+    if datagram.association and not datagram.incarnation:
+        return [str(datagram.association).partition(" ")[0].upper()]
+    return [one.kind for one in datagram.packets]
 
 
 def endpoints(packet: Packet, transport: type[Packet]) -> tuple[Address, Address]:

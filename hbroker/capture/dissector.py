@@ -6,12 +6,13 @@
     bind(key_log=KeyLog("keys.log"))           # opens what is sealed (docs/security.md)
 
 The fields of both are read from a protobuf message when bytes are dissected, because protobuf has no fixed
-offsets. Building gives the dissected bytes back.
+offsets. Building gives the dissected bytes back. Each further datagram of a train (`trains`) is the payload
+of the one before.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from scapy.config import conf
 from scapy.fields import Field
@@ -21,6 +22,7 @@ from scapy.packet import Packet, bind_layers
 from hbroker._proto import packet_pb2 as pb
 from hbroker.capture.associations import AssociationDatagram, Associations
 from hbroker.capture.reading import body_as_dict, detail, kind, read
+from hbroker.capture.trains import first_size
 from hbroker.runtime.key_log import KeyLog
 
 __all__ = ["HBroker", "HBrokerPacket", "bind"]
@@ -41,18 +43,27 @@ def bind(*ports: int, key_log: KeyLog | None = None) -> None:
         bind_layers(UDP, HBroker, dport=port)
 
 
+class _Seen(NamedTuple):
+    """What is known of the first datagram of a train. `outer`: of its association; `inner`: its content."""
+
+    size: int
+    outer: AssociationDatagram | None
+    inner: pb.Datagram | None
+
+
 class _Look:
     """What is known of a datagram. scapy asks for the same datagram twice."""
 
     def __init__(self) -> None:
         self.associations = Associations()
-        self._last: tuple[bytes, tuple[AssociationDatagram | None, pb.Datagram | None]] | None = None
+        self._last: tuple[bytes, _Seen] | None = None
 
-    def __call__(self, data: bytes) -> tuple[AssociationDatagram | None, pb.Datagram | None]:
+    def __call__(self, data: bytes) -> _Seen:
         if self._last is None or self._last[0] is not data:
-            outer = self.associations.look(data)
-            inner = data if outer is None else outer.data
-            self._last = data, (outer, None if inner is None else read(inner))
+            first = data[: first_size(data)]
+            outer = self.associations.look(first)
+            inner = first if outer is None else outer.data
+            self._last = data, _Seen(len(first), outer, None if inner is None else read(inner))
         return self._last[1]
 
 
@@ -164,19 +175,20 @@ class HBroker(Packet):
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: object, **kwargs: object) -> type[Packet]:
         """Leaves a datagram of another protocol to scapy's raw layer."""
-        return cls if _pkt is None or any(_look(_pkt)) else conf.raw_layer
+        return cls if _pkt is None or any(_look(_pkt)[1:]) else conf.raw_layer
 
     def do_dissect(self, s: bytes) -> bytes:
-        """Parses a serialised `Datagram`, sealed or not. Raises ValueError for other bytes."""
-        outer, datagram = _look(s)
-        self.raw_packet_cache = s
+        """Parses a serialised `Datagram`, sealed or not, and returns what follows it. Raises ValueError for
+        other bytes."""
+        size, outer, datagram = _look(s)
+        self.raw_packet_cache = s[:size]
         self.explicit = 1
         if outer is not None:
             self.fields["association"] = f"{outer.kind} {outer.to:016x}"
         if datagram is None:
             if outer is None:
                 raise ValueError("not a datagram of hbroker")
-            return b""
+            return s[size:]
         header = datagram.header
         self.fields.update(
             session=header.session,
@@ -188,7 +200,11 @@ class HBroker(Packet):
             padding=len(datagram.padding),
             packets=[HBrokerPacket(packet.SerializeToString()) for packet in datagram.packets],
         )
-        return b""
+        return s[size:]
+
+    def default_payload_class(self, payload: bytes) -> type[Packet]:
+        """The next datagram of a train."""
+        return HBroker
 
     def self_build(self) -> bytes:
         """The bytes that were dissected."""

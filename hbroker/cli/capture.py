@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+import hbroker.capture
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
 from hbroker.cli.flags import FILE, json_flag
@@ -18,6 +21,7 @@ examples:
   hbroker capture -r house.pcap --count        who sent which packets to whom
   hbroker capture --json | jq 'select(.packets[].kind == "JOIN")'
   hbroker capture --key-log keys.log           opens what processes with HBROKER_KEYLOG sealed
+  tshark -X "lua_script:$(hbroker capture --wireshark)" -r house.pcap
 
 --json prints an object a line: {time, source, destination, association, session, incarnation,
   number, ack, packets: [{kind, delivery, after, retained, body}]}; with --count one object at the
@@ -47,6 +51,7 @@ exit codes: 0 done, 1 failed (this user may not capture, no such file), 2 wrong 
 )
 @click.option("--limit", type=int, metavar="N", help="end after so many datagrams")
 @click.option("--count", is_flag=True, help="print who sent which packets to whom, at the end")
+@click.option("--wireshark", is_flag=True, help="print the path of the dissector for Wireshark, and exit")
 @json_flag
 def capture(
     interface: str,
@@ -56,9 +61,13 @@ def capture(
     key_log: str | None,
     limit: int | None,
     count: bool,
+    wireshark: bool,
     as_json: bool,
 ) -> int:
     """Captures, or reads a file, until Ctrl-C or the end of the file. Raises LocalError without scapy."""
+    if wireshark:
+        print(Path(hbroker.capture.__file__).with_name("hbroker.lua"))
+        return DONE
     from hbroker.capture import command as live
 
     try:

@@ -18,7 +18,7 @@ from tests.frame.checkout import ROOT, run
 pytestmark = pytest.mark.timeout(900)  # builds the core in release mode if there is none yet
 
 NOT_SHIPPED = {"bench", "docs", "hbroker", "scripts", "tests"}
-SHIPPED_SUFFIXES = {".css", ".js", ".properties", ".py", ".pyi", ".typed", ".yaml"}
+SHIPPED_SUFFIXES = {".css", ".js", ".lua", ".properties", ".py", ".pyi", ".typed", ".yaml"}
 
 IMPORT_EVERYTHING = """
 import importlib, json, pkgutil, hbroker
@@ -83,6 +83,7 @@ def test_the_wheel_contains_the_files_that_are_easily_lost(wheel: Path) -> None:
         "_native.pyi",
         "_proto/packet_pb2.py",
         "_proto/packet_pb2.pyi",
+        "capture/hbroker.lua",
         "clients/hpub.py",
         "clients/hsub.py",
         "py.typed",
