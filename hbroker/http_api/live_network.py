@@ -24,10 +24,16 @@ from typing import Any, Final
 
 from hbroker._native import Message
 from hbroker.errors import HBrokerError
-from hbroker.operations.node_statuses import SESSIONS_FILTER, STATUS_FILTER, Status, parse_status
+from hbroker.operations.node_statuses import (
+    SESSIONS_FILTER,
+    STATUS_FILTER,
+    TOPICS_FILTER,
+    Status,
+    parse_status,
+)
 from hbroker.runtime.client.async_client import Client, Connecting
 
-__all__ = ["FORGOTTEN_S", "SILENT_S", "Event", "EventReader", "KnownNode", "LiveNetwork"]
+__all__ = ["FORGOTTEN_S", "SILENT_S", "Event", "EventReader", "HotTopics", "KnownNode", "LiveNetwork"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +65,29 @@ class KnownNode:
 
 
 @dataclass(frozen=True, slots=True)
+class HotTopics:
+    """The topics of a node with the most messages in the last seconds (docs/telemetry.md): for each second,
+    by the names of the counts: `messages_in`, `bytes_in`, `messages_out`, `bytes_out`. `others`: all other
+    topics together."""
+
+    topics: dict[str, dict[str, float]]
+    others: dict[str, float]
+
+    @classmethod
+    def parse(cls, status: Status) -> HotTopics:
+        """Reads what a node says of itself. What is malformed is left out."""
+        seconds, listed = status.get("seconds"), status.get("topics")
+        if not isinstance(seconds, int | float) or seconds <= 0 or not isinstance(listed, list):
+            return cls({}, {})
+        entries = [each for each in listed if isinstance(each, dict) and isinstance(each.get("topic"), str)]
+        others = status.get("others")
+        return cls(
+            {each["topic"]: _per_second(each, seconds) for each in entries[:_MOST_TOPICS]},
+            _per_second(others, seconds) if isinstance(others, dict) else {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened. `number`: counts the events of this run of the API, from 1. `kind`: `audit`,
     `alert`, `node` (a node has published its status, or is silent) or `missed` (the reader was too slow)."""
@@ -76,6 +105,7 @@ class LiveNetwork:
         self._connect = connect
         self._nodes: dict[str, KnownNode] = {}
         self._sessions: dict[str, list[dict[str, Any]]] = {}
+        self._topics: dict[str, HotTopics] = {}
         self._alerts: dict[str, dict[str, Any]] = {}
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._readers: set[EventReader] = set()
@@ -114,12 +144,17 @@ class LiveNetwork:
         for name in [name for name, known in self._nodes.items() if now - known.seen > FORGOTTEN_S]:
             del self._nodes[name]
             self._sessions.pop(name, None)
+            self._topics.pop(name, None)
         return self._nodes
 
     def sessions(self) -> Iterable[tuple[str, dict[str, Any]]]:
         """The sessions of all nodes, each with the name of the node. A node lists the 1,000 that have the
         most messages queued."""
         return ((node, session) for node in self.nodes() for session in self._sessions.get(node, ()))
+
+    def hot_topics(self) -> dict[str, HotTopics]:
+        """The topics with the most messages of each node that knows them."""
+        return {name: self._topics[name] for name in self.nodes() if name in self._topics}
 
     def alerts(self) -> list[dict[str, Any]]:
         """The alerts that stand now (docs/analysis.md, Alerts)."""
@@ -147,7 +182,7 @@ class LiveNetwork:
     # Within
 
     async def _follow(self, client: Client) -> None:
-        filters = (STATUS_FILTER, SESSIONS_FILTER, _AUDIT_FILTER, _ALERTS_FILTER)
+        filters = (STATUS_FILTER, SESSIONS_FILTER, TOPICS_FILTER, _AUDIT_FILTER, _ALERTS_FILTER)
         async with client.subscribe(*filters, qos=1) as messages:
             async for message in messages:
                 self._take(message, time.monotonic())
@@ -171,9 +206,11 @@ class LiveNetwork:
         name = str(status["name"])
         if leaf == "sessions":
             listed = status.get("sessions")
-            self._sessions[name] = (
-                [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-            )
+            entries = listed if isinstance(listed, list) else []
+            self._sessions[name] = [each for each in entries if isinstance(each, dict)]
+            return
+        if leaf == "topics":
+            self._topics[name] = HotTopics.parse(status)
             return
         if name not in self._nodes and len(self._nodes) >= MOST_NODES:
             return
@@ -230,6 +267,8 @@ class EventReader:
         return self._waiting.popleft()
 
 
+_TOPIC_COUNTS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out")
+_MOST_TOPICS: Final = 100
 _COUNTERS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out", "cpu_s")
 
 
@@ -241,6 +280,11 @@ def _rates(before: Status, after: Status) -> dict[str, float]:
         if all(each >= 0 for each in grown.values()):
             return grown
     return {}
+
+
+def _per_second(counts: dict[str, Any], seconds: float) -> dict[str, float]:
+    named = {name: counts.get(name) for name in _TOPIC_COUNTS}
+    return {name: value / seconds for name, value in named.items() if isinstance(value, int | float)}
 
 
 def _parsed(payload: bytes) -> dict[str, Any] | None:

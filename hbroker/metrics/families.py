@@ -111,6 +111,20 @@ LABELLED: Final = (
         "What the node is.",
     ),
     LabelledFamily(
+        "hbroker_topic_received_messages_per_second",
+        "hbroker_topic_received_messages_per_second",
+        "gauge",
+        ("topic",),
+        "Of the 50 hottest topics, in the last ten seconds; `other`: of all other topics.",
+    ),
+    LabelledFamily(
+        "hbroker_topic_sent_messages_per_second",
+        "hbroker_topic_sent_messages_per_second",
+        "gauge",
+        ("topic",),
+        "Copies of the messages of these topics that were sent to subscribers.",
+    ),
+    LabelledFamily(
         "hbroker_dropped",
         "hbroker_dropped_total",
         "counter",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STATUS_FILTER = "$SYS/nodes/+/status"
 SESSIONS_FILTER = "$SYS/nodes/+/sessions"
+TOPICS_FILTER = "$SYS/nodes/+/topics"
 
 Status: TypeAlias = dict[str, Any]
 """A node's entry of `tree --json`. Only `name` is always present."""

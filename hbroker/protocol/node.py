@@ -80,6 +80,9 @@ class Node:
     - `unix_offset_us`: added to `now`, it gives microseconds since the Unix epoch, for epochs (§5.1).
     - `restored`: what an earlier run saved. `storage`: saves records for the next run.
     - `process_usage`: returns what only the process knows, for the status.
+    - `hottest_topics`: returns the topics with the most messages (docs/telemetry.md), for the status; empty:
+    it does not
+      know.
     - `certificates`: as in `NodeContext`.
     - `verify_token`: verifies a client's token; None: no tokens are required.
     - `authorities`: whose lists of revoked tokens it believes; empty: no tokens are required.
@@ -100,11 +103,13 @@ class Node:
         restored: RestoredState | None = None,
         storage: Storage | None = None,
         process_usage: Callable[[], Mapping[str, object]] = dict,
+        hottest_topics: Callable[[], Mapping[str, object]] = dict,
         certificates: Certificates | None = None,
         verify_token: VerifyToken | None = None,
         authorities: Sequence[RevocationAuthority] = (),
     ) -> None:
         self._settings, self._process_usage = settings, process_usage
+        self._hottest_topics = hottest_topics
         diagnostics = self._diagnostics = Diagnostics()
         nonces = Nonces(random.randbytes(16))
         self._channels = Channels(core, settings.join_key, settings.address, random, nonces, diagnostics)
@@ -273,13 +278,13 @@ class Node:
             self.wills,
             self._takeover_notices,
             self._audit,
-            *self._status_topics,
         )
         return timers.earliest(
             self._doubt_ends_at,
             self._now + STORE_POLL if self._after_sync.awaits_store else None,
             *(claim.poll_timeout() for claim in self.claims),
             *(part.poll_timeout() for part in parts),
+            *(topic.poll_timeout() for topic in self._status_topics),
         )
 
     def poll_event(self) -> NodeEvent | None:
@@ -506,11 +511,12 @@ class Node:
         """The time of the event that is being handled."""
         return self._now
 
-    def _made_status_topics(self) -> tuple[StatusTopic, StatusTopic]:
+    def _made_status_topics(self) -> tuple[StatusTopic, ...]:
         name = self._settings.name
         return (
             StatusTopic(name, "status", self._core, self.status, 0),
             StatusTopic(name, "sessions", self._core, self._session_status, 1),
+            StatusTopic(name, "topics", self._core, self._topic_status, 0),
         )
 
     def _session_status(self, now: int) -> dict[str, object]:
@@ -519,6 +525,10 @@ class Node:
             "sessions": session_counters(self._core, self.sessions),
             "at_us": now + self._context.unix_offset_us,
         }
+
+    def _topic_status(self, now: int) -> dict[str, object]:
+        at_us = now + self._context.unix_offset_us
+        return {"name": self._settings.name, **self._hottest_topics(), "at_us": at_us}
 
     def _refresh_status(self, now: int, requester: Requester, filter: str) -> None:
         if requester.session_link is not None:

@@ -1,8 +1,9 @@
 """The status of a node, as retained messages in its own `$SYS` subtree.
 
-There are two topics: one about the node as a whole, and one about its sessions (§7.8). A topic is published
-just before a SUBSCRIBE that matches it is stored, so the first message of a subscriber is recent. From then
-on it is published every `PERIOD` while it has a subscriber. Without subscribers it is not published.
+There are three topics: one about the node as a whole, one about its sessions (§7.8), and one about the topics
+with the most messages. A topic is published just before a SUBSCRIBE that matches it is stored, so the first
+message of a subscriber is recent. From then on it is published every `PERIOD` while it has a subscriber.
+Without subscribers it is not published.
 """
 
 from __future__ import annotations

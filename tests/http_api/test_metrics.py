@@ -28,11 +28,13 @@ STATUS = {
 
 def test_prometheus_reads_what_is_written() -> None:
     text, media_type = exposition(
-        [(STATUS, True), ({"name": "b"}, False)], "application/openmetrics-text; version=1.0.0"
+        [(STATUS, True), ({"name": "b"}, False)],
+        {"home/oven": (2.0, 4.0)},
+        accept="application/openmetrics-text; version=1.0.0",
     )
     assert media_type.startswith("application/openmetrics-text")
     samples = {
-        (sample.name, sample.labels["node"]): sample.value
+        (sample.name, sample.labels.get("node", sample.labels.get("topic"))): sample.value
         for family in text_string_to_metric_families(text.decode())  # type: ignore[no-untyped-call]
         for sample in family.samples
     }
@@ -42,6 +44,7 @@ def test_prometheus_reads_what_is_written() -> None:
     assert samples["hbroker_dropped_total", name] == 3
     assert (samples["hbroker_node_up", name], samples["hbroker_node_up", "b"]) == (1, 0)
     assert ("hbroker_messages_received_total", "b") not in samples
+    assert samples["hbroker_topic_sent_messages_per_second", "home/oven"] == 4
 
 
 def test_names_follow_the_conventions() -> None:

@@ -188,6 +188,16 @@ def test_prometheus_can_scrape(api: Api) -> None:
     assert answer.text.endswith("# EOF\n")
 
 
+def test_the_hottest_topics_are_known(api: Api) -> None:
+    def hottest() -> list[tuple[str, str]]:
+        return [(each["topic"], each["node"]) for each in api.get("/v1/topics")["items"]]
+
+    for _ in range(200):
+        api.post("/v1/messages", {"topic": "home/attic/hot", "payload": "1", "qos": 0})
+    until(lambda: ("home/attic/hot", "attic") in hottest(), "the topic is listed", PATIENCE, found=hottest)
+    assert 'hbroker_topic_received_messages_per_second{topic="home/attic/hot"}' in api.get("/metrics")
+
+
 def test_health(api: Api) -> None:
     assert api.get("/healthz", None) == {"status": "ok"}
     assert api.get("/readyz", None) == {"status": "ok"}

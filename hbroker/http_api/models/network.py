@@ -6,7 +6,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-__all__ = ["Alert", "AuditEvent", "Health", "Network", "Node", "Owner", "Rates", "Subtree"]
+__all__ = [
+    "Alert",
+    "AuditEvent",
+    "Health",
+    "HotTopic",
+    "HotTopicList",
+    "Network",
+    "Node",
+    "Owner",
+    "Rates",
+    "Subtree",
+]
 
 
 class Rates(BaseModel):
@@ -55,6 +66,23 @@ class Subtree(BaseModel):
     node: str
     address: str
     delegated: list[str] = Field(description="the subtrees below that other nodes own")
+
+
+class HotTopic(BaseModel):
+    """A topic with many messages at a node, for each second of the last ten."""
+
+    topic: str | None = Field(description="null: all topics of the node together that are not listed")
+    node: str
+    messages_received: float
+    messages_sent: float
+    bytes_received: float
+    bytes_sent: float
+
+
+class HotTopicList(BaseModel):
+    """The topics with the most messages, the hottest first."""
+
+    items: list[HotTopic]
 
 
 class Owner(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from http import HTTPStatus
 from typing import Final
@@ -11,11 +12,13 @@ from litestar.datastructures import State
 
 from hbroker.http_api.authentication import ApiRequest, may_read
 from hbroker.http_api.context import context_of
+from hbroker.http_api.live_network import LiveNetwork
 from hbroker.http_api.problems import refusals
 from hbroker.metrics.exposition import exposition
 
 __all__ = ["scrape"]
 
+_MOST_TOPICS: Final = 50
 _REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -31,7 +34,25 @@ async def scrape(request: ApiRequest, state: State) -> Response[bytes]:
     """The metrics of all nodes, as text, or as OpenMetrics for those who accept that. Prometheus shows the
     token with `authorization: {credentials_file: FILE}`."""
     now = time.monotonic()
-    nodes = context_of(state).live.nodes().values()
-    statuses = ((each.status, not each.is_silent(now)) for each in nodes)
-    text, media_type = exposition(statuses, request.headers.get("Accept", ""))
+    live = context_of(state).live
+    statuses = ((each.status, not each.is_silent(now)) for each in live.nodes().values())
+    text, media_type = exposition(statuses, _topics(live), request.headers.get("Accept", ""))
     return Response(text, media_type=media_type)
+
+
+def _topics(live: LiveNetwork) -> dict[str, tuple[float, float]]:
+    """The messages received and sent of the hottest topics, for each second, and those of `other`."""
+    sums: dict[str, tuple[float, float]] = {}
+    other = 0.0, 0.0
+    for found in live.hot_topics().values():
+        other = _added(other, found.others)
+        for topic, counts in found.topics.items():
+            sums[topic] = _added(sums.get(topic, (0.0, 0.0)), counts)
+    hottest = heapq.nlargest(_MOST_TOPICS, sums, key=lambda topic: sum(sums[topic]))
+    named = {topic: sums.pop(topic) for topic in hottest}
+    received, sent = (sum(each) for each in zip(other, *sums.values(), strict=True))
+    return {**named, "other": (received, sent)}
+
+
+def _added(before: tuple[float, float], counts: dict[str, float]) -> tuple[float, float]:
+    return before[0] + counts.get("messages_in", 0.0), before[1] + counts.get("messages_out", 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +18,17 @@ from hbroker.addresses import format_address
 from hbroker.http_api.authentication import may_read
 from hbroker.http_api.context import PING_S, context_of
 from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork
-from hbroker.http_api.models.network import Alert, AuditEvent, Network, Node, Owner, Rates, Subtree
+from hbroker.http_api.models.network import (
+    Alert,
+    AuditEvent,
+    HotTopic,
+    HotTopicList,
+    Network,
+    Node,
+    Owner,
+    Rates,
+    Subtree,
+)
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
 
@@ -71,6 +82,18 @@ class NetworkRoutes(Controller):
         both are listed."""
         subtrees = _subtrees(context_of(state).live.nodes().values())
         return page_of(subtrees, lambda each: f"{each.subtree}\0{each.node}", limit, cursor)
+
+    @get("/topics", responses=_REFUSALS)
+    async def list_hot_topics(self, state: State, limit: Limit = 20) -> HotTopicList:
+        """The topics with the most messages, received and sent, the hottest first; and of each node all
+        others together. Nodes without telemetry do not know them."""
+        found = context_of(state).live.hot_topics()
+        named = [
+            _hot(node, topic, counts) for node, each in found.items() for topic, counts in each.topics.items()
+        ]
+        others = [_hot(node, None, each.others) for node, each in found.items() if each.others]
+        hottest = heapq.nlargest(limit, named, key=lambda each: each.messages_received + each.messages_sent)
+        return HotTopicList(items=hottest + others)
 
     @get("/owner", responses=_REFUSALS | _UNREACHABLE)
     async def find_owner(
@@ -189,6 +212,17 @@ def _subtrees(nodes: Any) -> Iterator[Subtree]:
         for subtree in node.subtrees:
             below = [each for each in node.children if subtree == "" or each.startswith(f"{subtree}/")]
             yield Subtree(subtree=subtree, node=node.name, address=node.address, delegated=below)
+
+
+def _hot(node: str, topic: str | None, counts: dict[str, float]) -> HotTopic:
+    return HotTopic(
+        topic=topic,
+        node=node,
+        messages_received=counts.get("messages_in", 0.0),
+        messages_sent=counts.get("messages_out", 0.0),
+        bytes_received=counts.get("bytes_in", 0.0),
+        bytes_sent=counts.get("bytes_out", 0.0),
+    )
 
 
 def _alert(content: dict[str, Any]) -> Alert:

@@ -156,6 +156,7 @@ class _Process:
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
         self._on_ready: Callable[[Address], None] | None = on_ready
         self._on_left: Callable[[], None] | None = on_left
+        self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
         self._node = Node(
             self._settings,
             self._endpoint,
@@ -165,11 +166,11 @@ class _Process:
             restored=restored,
             storage=files,
             process_usage=self._process_status,
+            hottest_topics=self._recorder.hottest_topics.describe,
             certificates=self._certificate_of if settings.security.is_on else None,
             verify_token=self._verify_token if settings.security.requires_tokens else None,
             authorities=[RevocationAuthority.of(key) for key in self._authorities],
         )
-        self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
         self._is_stopping = False
         self._drain_s = DRAIN_S

@@ -8,6 +8,7 @@ an interval, with the facts that the decisions know. So no message waits for a l
     journal        collects intervals, and writes files of them
     rows           the columns, the contract with their readers, and intervals as tables of them
     file_archive   files that appear whole, and are deleted when they are too old or too many
+    hottest_topics the topics with the most messages in the last seconds
     interval       when an interval was, what it cost, and what the decisions know at its end
 
 Imports go downward: `recorder` imports `journal` when its thread starts, which imports `rows` and

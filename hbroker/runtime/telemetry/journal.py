@@ -20,7 +20,7 @@ from hbroker._native import Load
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.telemetry.file_archive import FileArchive
-from hbroker.runtime.telemetry.interval import Facts, IntervalClock
+from hbroker.runtime.telemetry.interval import Facts, IntervalClock, Sample
 from hbroker.runtime.telemetry.rows import Identity, Interval, node_table, topic_table
 
 __all__ = ["Journal"]
@@ -51,8 +51,8 @@ class Journal:
         self._lost = 0
         self._identity = Identity(name, role, self._free_run())
 
-    def add_interval(self, facts: Facts, load: Load) -> None:
-        """Ends an interval, with these facts and counts. Writes a file if it is time."""
+    def add_interval(self, facts: Facts, load: Load) -> Sample:
+        """Ends an interval, with these facts and counts, and returns it. Writes a file if it is time."""
         sample = self._watch.sample()
         if self._intervals and _day(sample.at) != _day(self._intervals[0].sample.at):
             self._write()
@@ -62,6 +62,7 @@ class Journal:
         self._lost = 0
         if sum(interval.sample.seconds for interval in self._intervals) >= self._settings.file - _SLACK_S:
             self._write()
+        return sample
 
     def close(self) -> None:
         """Writes the intervals that are left."""

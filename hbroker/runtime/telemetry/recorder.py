@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
+from hbroker.runtime.telemetry.hottest_topics import HottestTopics
 from hbroker.runtime.telemetry.interval import IntervalClock
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Recorder:
         self._get_facts: Callable[[], Facts] | None = None
         self._facts: Facts | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.hottest_topics = HottestTopics()
+        """The topics with the most messages in the last seconds; none if telemetry is off."""
         self._due = threading.Event()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -115,5 +118,6 @@ class Recorder:
             is_last = self._is_over
             load = self._take_counters()
             if load is not None and self._facts is not None:
-                journal.add_interval(self._facts, load)
+                sample = journal.add_interval(self._facts, load)
+                self.hottest_topics.add(load, sample.seconds)
         journal.close()
