@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "bench": ("bench.bench", "measure how fast a broker is, and whether all arrives"),
     "node": ("network.node", "run one node in this process"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
+    "bridge": ("gateways.bridge", "run one bridge to another MQTT broker in this process"),
     "keys": ("keys", "make the keys and certificates of a network or a node"),
     "context": ("context", "name how to reach a network, for commands of this user"),
     "token": ("token", "make, narrow or inspect tokens: what native clients may do"),

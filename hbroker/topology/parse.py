@@ -9,6 +9,7 @@ import yaml
 from hbroker.config import AccessSettings, Limits, TelemetrySettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
+from hbroker.topology.bridges import ParsedBridge, bridge_settings, read_bridge
 from hbroker.topology.document import Report, compose, kind, line_of, listed, optional, read_text
 from hbroker.topology.gateways import ParsedGateway, read_access, read_gateway, settings_of
 from hbroker.topology.model import Topology, with_root
@@ -69,12 +70,17 @@ def parse(
         gateways = [
             read_gateway(item, index, report, resolve, directory) for index, item in enumerate(items, 1)
         ]
+    bridges: list[ParsedBridge] = []
+    if "bridges" in sections:
+        items = report.items(sections["bridges"], "bridges", "- {name: …, addresses: …, topics: …}")
+        bridges = [read_bridge(item, index, report, directory) for index, item in enumerate(items, 1)]
     is_secure, requires_tokens = _read_security(sections, report)
     plan = None
     if "plan" in sections:
         plan = read_plan(sections["plan"], [parsed.name for parsed in parsed_nodes if parsed.name], report)
     rules.check(parsed_nodes, report)
     rules.check_gateways(gateways, parsed_nodes, report)
+    rules.check_bridges(bridges, gateways, parsed_nodes, report)
     if not has_policy:
         rules.check_open(gateways, access, report)
     report.raise_if_any()
@@ -88,6 +94,7 @@ def parse(
         plan,
         is_secure=is_secure,
         requires_tokens=requires_tokens,
+        bridges=tuple(bridge_settings(bridge, root, join_key) for bridge in bridges),
     )
     return network.with_telemetry(telemetry)
 
