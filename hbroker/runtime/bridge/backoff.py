@@ -8,8 +8,8 @@ __all__ = ["Backoff"]
 
 
 class Backoff:
-    """Pauses with decorrelated jitter: each is between `least` and three times the one before, and `most` at
-    most. All in seconds. Bridges that lost one broker do not all come back at once."""
+    """Random pauses: each is between `least` and three times the one before, and `most` at most. All in
+    seconds. Bridges that lost one broker do not all come back at once."""
 
     def __init__(self, least: float, most: float, random: Random) -> None:
         self._least = least
@@ -19,7 +19,7 @@ class Backoff:
 
     def next(self) -> float:
         """The next pause."""
-        self._pause = min(self._most, self._random.uniform(self._least, 3 * self._pause))
+        self._pause = self._random.uniform(self._least, min(self._most, 3 * self._pause))
         return self._pause
 
     def reset(self) -> None:

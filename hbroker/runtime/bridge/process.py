@@ -23,7 +23,7 @@ from random import Random
 from typing import Final
 
 from hbroker.addresses import format_address
-from hbroker.config import BridgeSettings
+from hbroker.config import BridgeSettings, BridgeTopic
 from hbroker.errors import HBrokerError
 from hbroker.runtime.bridge.backoff import Backoff
 from hbroker.runtime.bridge.files import require_bridges
@@ -47,6 +47,9 @@ END_TIMEOUT_S: Final = 0.5
 than a launcher waits (`supervisor.GRACE`)."""
 _CONNECTED: Final = b"1"
 _NOT_CONNECTED: Final = b"0"
+_AT_ONCE: Final = 0
+_IF_NEW: Final = 1
+_NEVER: Final = 2
 
 
 def run_bridge(
@@ -83,6 +86,8 @@ class _Process:
         """Which of the versions is tried next."""
         self._address = 0
         """Which of the addresses is tried next. After a connection it is the first."""
+        self._unsent: set[BridgeTopic] = set()
+        """Entries whose retained messages have not been sent to the other broker yet."""
         self._counters = Counters()
         self._log = EventLog("bridge")
 
@@ -121,10 +126,16 @@ class _Process:
 
     async def _register(self) -> None:
         """Makes the session with its subscriptions, so that owners keep messages also if the other broker is
-        down when the bridge starts for the first time."""
+        down when the bridge starts for the first time. Retained messages come once there is a connection to
+        it."""
         async with self._local() as local:
             if not self._settings.clean_start:
-                await subscribe_locally(local, self._topics.outward, self._settings)
+                made = await subscribe_locally(local, self._topics.outward, lambda _: _NEVER)
+                self._unsent = {entry for entry, subscription in made if not subscription.resumed}
+
+    def _retain_handling(self, entry: BridgeTopic) -> int:
+        is_first = self._settings.clean_start or entry in self._unsent
+        return _AT_ONCE if is_first else _IF_NEW
 
     async def _connect(self) -> None:
         """Connects both sides, and carries messages. Raises what ended that."""
@@ -146,11 +157,12 @@ class _Process:
             await remote.close()
 
     async def _carry(self, local: Client, remote: Remote) -> None:
-        subscriptions = await subscribe_locally(local, self._topics.outward, self._settings)
+        subscriptions = await subscribe_locally(local, self._topics.outward, self._retain_handling)
         refused = await remote.subscribe(self._topics.inward)
         if refused:
             self._log.warning("subscription_refused", broker=str(remote), filters=" ".join(refused))
         self._counters.connections += 1
+        self._unsent.clear()
         lost = [entry.local for entry, subscription in subscriptions if not subscription.resumed]
         if lost and not self._settings.clean_start and self._counters.connections > 1:
             self._log.warning("session_lost", filters=" ".join(lost))

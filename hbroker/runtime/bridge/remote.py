@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from paho.mqtt.client import Client, MQTTv5, MQTTv311
@@ -40,6 +41,7 @@ SESSION_EXPIRY_S: Final = 7 * 86_400
 """For how long the other broker keeps the session of a bridge of MQTT 5."""
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 10.0
+CLOSE_TIMEOUT_S: Final = 0.5
 MOST_WAITING: Final = 10_000
 MOST_WAITING_BYTES: Final = 64 << 20
 """The bounds of what waits here of the other broker. Beyond them messages of QoS 0 are discarded, and at QoS
@@ -130,7 +132,7 @@ class Remote:
             more = {"clean_start": settings.clean_start, "properties": properties}
         host, port = self.address
         try:
-            await asyncio.to_thread(client.connect, host, port, settings.keep_alive, **more)
+            await self._in_thread(lambda: client.connect(host, port, settings.keep_alive, **more))
         except (OSError, ValueError) as error:
             raise RemoteFailed(f"cannot connect: {error}") from None
         client.loop_start()
@@ -178,10 +180,11 @@ class Remote:
             self._client.ack(message.id, message.qos)
 
     async def close(self) -> None:
-        """Sends DISCONNECT, and ends the connection."""
+        """Sends DISCONNECT, and ends the connection. If the broker does not take it in time, paho ends the
+        connection later by itself."""
         self._fail("closed")
         self._client.disconnect()
-        await asyncio.to_thread(self._client.loop_stop)
+        await asyncio.wait({self._in_thread(self._client.loop_stop)}, timeout=CLOSE_TIMEOUT_S)
 
     # Within this module
 
@@ -206,6 +209,21 @@ class Remote:
         client.on_publish = self._on_publish
         client.on_message = self._on_message
         return client
+
+    def _in_thread(self, function: Callable[[], object]) -> asyncio.Future[None]:
+        """Calls what may block in a thread that does not hold up the end of the process."""
+        called: asyncio.Future[None] = self._loop.create_future()
+
+        def call() -> None:
+            try:
+                function()
+            except (OSError, ValueError) as error:
+                self._call(_complete, called, error)
+            else:
+                self._call(_complete, called, None)
+
+        Thread(target=call, daemon=True).start()
+        return called
 
     async def _answer(self, answer: asyncio.Future[Any], packet: str) -> Any:
         """The answer of the broker. Raises RemoteFailed if none comes in time."""
@@ -269,9 +287,10 @@ class Remote:
         self._call(self._fail, f"the broker refuses the connection: {reason}", is_version)
 
     def _on_disconnect(
-        self, _client: Client, _userdata: object, _flags: DisconnectFlags, reason: ReasonCode, _: object
+        self, _client: Client, _userdata: object, flags: DisconnectFlags, reason: ReasonCode, _: object
     ) -> None:
-        self._call(self._on_end, str(reason))
+        is_told = flags.is_disconnect_packet_from_server
+        self._call(self._on_end, f"the broker ends it: {reason}" if is_told else _CLOSED)
 
     def _on_subscribe(
         self, _client: Client, _userdata: object, _id: int, codes: list[ReasonCode], _: object
@@ -316,7 +335,7 @@ class Remote:
 
     def _on_end(self, reason: str) -> None:
         # Before CONNACK: some brokers close the connection at a version that they do not know.
-        self._fail(f"the connection has ended: {reason}", not self._connected.done())
+        self._fail(reason, not self._connected.done())
 
     def _fail(self, why: str, is_version: bool = False) -> None:
         _complete(self.failed, RemoteFailed(why, is_version=is_version))
@@ -325,12 +344,19 @@ class Remote:
         return f"{format_address(self.address)} (MQTT {self._version.value})"
 
 
+_CLOSED: Final = "the broker closed the connection, or it was lost"
 _ROOM: Final = 1_024
 """What a packet may have besides topic and payload, in bytes."""
 
 
 def _complete(future: asyncio.Future[Any], result: object) -> None:
-    if not future.done():
+    """Completes a future, unless it is complete. An exception other than RemoteFailed is raised where it is
+    awaited."""
+    if future.done():
+        return
+    if isinstance(result, OSError | ValueError):
+        future.set_exception(result)
+    else:
         future.set_result(result)
 
 
@@ -348,7 +374,6 @@ def _incoming(message: MQTTMessage, qos: int) -> Properties:
     return Properties(
         qos=qos,
         retain=message.retain,
-        ack_queued=True,
         expiry_s=getattr(given, "MessageExpiryInterval", None),
         content_type=getattr(given, "ContentType", ""),
         payload_format=getattr(given, "PayloadFormatIndicator", None),

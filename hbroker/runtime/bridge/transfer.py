@@ -1,7 +1,7 @@
 """Carries messages over two connections in both directions, until one of them fails.
 
 Inward, messages that wait together are published together, in order. The bridge acknowledges them to the
-other broker when their owners have queued them (docs/protocol.md §7.3). Outward, a window bounds the messages
+other broker when they are distributed (docs/protocol.md §7.3). Outward, a window bounds the messages
 that the other broker has not acknowledged. Each is acknowledged to its owner when its answer comes.
 
 No Local holds on both sides, so what the bridge brings to one side does not come back from there.
@@ -10,13 +10,13 @@ No Local holds on both sides, so what the bridge brings to one side does not com
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from hbroker.config import BridgeSettings, BridgeTopic
+from hbroker.config import BridgeTopic
 from hbroker.errors import InvalidTopic, PayloadTooLarge, Refused
 from hbroker.properties import Properties
 from hbroker.protocol.packets import Reason
@@ -59,10 +59,10 @@ class Counters:
 
 
 async def subscribe_locally(
-    local: Client, topics: Sequence[BridgeTopic], settings: BridgeSettings
+    local: Client, topics: Sequence[BridgeTopic], handling: Callable[[BridgeTopic], int]
 ) -> list[tuple[BridgeTopic, Subscription]]:
-    """Subscribes to what goes out. Raises what `Client.subscribe` raises."""
-    handling = 0 if settings.clean_start else 1
+    """Subscribes to what goes out. `handling`: when retained messages are sent (MQTT 5 §3.8.3.1). Raises what
+    `Client.subscribe` raises."""
     return [
         (
             topic,
@@ -71,7 +71,7 @@ async def subscribe_locally(
                 qos=topic.qos,
                 no_local=True,
                 retain_as_published=True,
-                retain_handling=handling,
+                retain_handling=handling(topic),
             ),
         )
         for topic in topics

@@ -155,7 +155,8 @@ class Supervisor:
 
     `parents`: the node above each process; None: it waits for no other. `gateways`: the names that are
     gateways or bridges. `in_place`: the nodes that hand nothing back when the network stops, and have it at
-    the next start."""
+    the next start.
+    """
 
     def __init__(
         self,
