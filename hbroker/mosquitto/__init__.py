@@ -2,6 +2,7 @@
 
     conversion    a configuration -> the topology file, its other files, and what became of each line
     listeners     a section of a listener -> a listener of a gateway
+    bridges       a section of a connection -> a bridge
     access        the files of passwords and access rules
     options       what becomes of the options that have one answer, whatever their value
     outcome       what became of a line

@@ -1,4 +1,5 @@
-"""Makes a topology file of a configuration of mosquitto: one node, which owns all topics, and one gateway.
+"""Makes a topology file of a configuration of mosquitto: one node, which owns all topics, one gateway, and
+the bridges.
 
 The users and rules of a network are the same at all its gateways. With `per_listener_settings` mosquitto may
 have others at each listener. Then only the listeners with the settings of the first one are converted, so
@@ -14,6 +15,7 @@ from typing import Any, Final
 import yaml
 
 from hbroker.mosquitto import access
+from hbroker.mosquitto.bridges import bridge
 from hbroker.mosquitto.conf_file import Configuration, Section
 from hbroker.mosquitto.listeners import default_listener, listener, local_listener
 from hbroker.mosquitto.options import report_others
@@ -52,8 +54,12 @@ def convert(configuration: Configuration, name: str, *, has_ipv6: bool) -> Conve
     document: dict[str, Any] = {
         "nodes": [{"name": "root", "subtree": "", "listen": "127.0.0.1:7700"}],
         "gateways": [gateway],
-        "auth": auth,
     }
+    bridges = _bridges(configuration, files, report)
+    if bridges:
+        document["bridges"] = bridges
+        report.remarks.append(_LIBRARY)
+    document["auth"] = auth
     persistence = configuration.general.last("persistence")
     if persistence is not None:
         kept = "messages that wait, and retained ones, are on disk (durability: fsync)"
@@ -105,6 +111,19 @@ _OTHER_USERS: Final = (
 
 def _security(section: Section) -> dict[str, str]:
     return {option: section.value(option) for option in _SECURITY}
+
+
+def _bridges(configuration: Configuration, files: dict[str, str], report: Report) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for section in configuration.connections:
+        names = ["root", "gateway", *(each["name"] for each in found)]
+        made = bridge(section, names, files, report)
+        if made is not None:
+            found.append(made)
+    return found
+
+
+_LIBRARY: Final = "bridges need a library: pip install 'hbroker[bridge]'"
 
 
 def _auth(section: Section, files: dict[str, str], report: Report, *, is_local_only: bool) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from hbroker.addresses import format_address
+from hbroker.addresses import format_address, parse_address
 from hbroker.mosquitto.conf_file import Configuration, Line, Section
 from hbroker.mosquitto.outcome import Report
 
@@ -27,7 +27,7 @@ def default_listener(configuration: Configuration, report: Report, *, has_ipv6: 
     section = configuration.default
     port_line = section.last("port")
     port = 1883 if port_line is None else port_line.whole(1)
-    place = _address(section.value("bind_address"), port, section, has_ipv6)
+    place = _address(section.value("bind_address"), port, section.lines[0], section, has_ipv6)
     for option in ("port", "bind_address", "socket_domain"):
         report.converted(section.last(option), f"listener {place}")
     return {"address": place, **_options(section, configuration, report)}
@@ -46,17 +46,22 @@ def listener(
         return None
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
         raise line.error(f"{port[:40]!r} is not a port", "`listener <port> [address]`")
-    place = _address(host.strip(), int(port), section, has_ipv6)
+    place = _address(host.strip(), int(port), line, section, has_ipv6)
     report.converted(line, f"listener {place}")
     report.converted(section.last("socket_domain"), f"listener {place}")
     return {"address": place, **_options(section, configuration, report)}
 
 
-def _address(host: str, port: int, section: Section, has_ipv6: bool) -> str:
+def _address(host: str, port: int, line: Line, section: Section, has_ipv6: bool) -> str:
     if not host:
         domain = section.value("socket_domain")
         host = "::" if domain == "ipv6" or (domain != "ipv4" and has_ipv6) else "0.0.0.0"
-    return format_address((host, port))
+    address = format_address((host, port))
+    try:
+        parse_address(address)
+    except ValueError as error:
+        raise line.error(f"not an address: {error}", "the address of an interface") from None
+    return address
 
 
 def _options(section: Section, configuration: Configuration, report: Report) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from hbroker.mosquitto.conf_file import (
-    CONNECTION_OPTIONS,
     LISTENER_OPTIONS,
     PER_LISTENER_OPTIONS,
     Configuration,
@@ -22,7 +21,7 @@ _LOG: Final = "processes log to .hbroker/NAME/*.log; see `hbroker up --log-forma
 _SAVED: Final = "every message that waits is on disk at once, in .hbroker/NAME (`hbroker up --state-dir`)"
 _CIPHERS: Final = "TLS 1.2 and 1.3, with the cipher suites of the TLS library"
 _NO_PLUGIN: Final = "there are no plugins; a Python class may decide instead: `hbroker gateway --policy`"
-_BRIDGE: Final = "let the other broker connect to a gateway as a bridge (docs/gateway.md, Bridges)"
+_OWN: Final = "a bridge carries what its `topics` say: access rules of MQTT clients are not for it"
 _NO_PSK: Final = "there are no pre-shared keys: use certificates, or user names with passwords over TLS"
 
 SAME: Final = {
@@ -45,6 +44,11 @@ SAME: Final = {
     "packet_buffer_size": "a packet takes memory only as its bytes arrive",
     **dict.fromkeys(("ciphers", "ciphers_tls1.3", "tls_version", "dhparamfile"), _CIPHERS),
     "bridge_tcp_keepalive": "MQTT's keep-alive notices a broken connection",
+    **dict.fromkeys(("bridge_tls_version", "bridge_ciphers"), _CIPHERS),
+    "bridge_max_topic_alias": "a bridge uses no topic aliases",
+    "bridge_reload_type": "restart `hbroker up` to change a bridge",
+    "local_clientid": "a bridge has its name here",
+    "try_private": "a bridge of MQTT 3.1.1 says that it is one, if the broker takes that",
 }
 """Options for which nothing needs to be done, each with the reason."""
 
@@ -77,11 +81,29 @@ MISSING: Final = {
     "retain_expiry_interval": "publish with a message expiry interval (MQTT 5)",
     "upgrade_outgoing_qos": "a message arrives at the lower QoS of publication and subscription",
     "check_retain_source": "the publisher of a retained message is not checked again later",
+    **dict.fromkeys(("local_username", "local_password"), _OWN),
+    "notification_topic": "it is $SYS/broker/connection/<client id>/state",
+    "round_robin": "the addresses are tried in order, after each connection from the first on",
+    "start_type": "a bridge is always connected",
+    **dict.fromkeys(("threshold", "idle_timeout"), "a bridge is always connected"),
+    "bridge_attempt_unsubscribe": "if you take a topic out, start the bridge once with clean_start: true",
+    "bridge_bind_address": "the system chooses the address of the bridge",
+    "bridge_max_packet_size": "a broker of MQTT 5 says how large packets may be",
+    "bridge_outgoing_retain": "a broker of MQTT 5 says whether it takes retained messages",
+    "bridge_session_expiry_interval": "the other broker keeps the session of a bridge for 7 days",
+    "bridge_alpn": "a bridge offers no protocol by ALPN",
+    "bridge_require_ocsp": "OCSP is not checked",
     "enable_control_api": "there is no $CONTROL; see `hbroker clients` and `hbroker kick`",
 }
 """Options that hbroker cannot follow, each with what to do instead."""
 
 LIKE_HERE: Final = {
+    "start_type": "automatic",
+    "round_robin": "false",
+    "bridge_outgoing_retain": "true",
+    "bridge_max_packet_size": "0",
+    "bridge_require_ocsp": "false",
+    "bridge_attempt_unsubscribe": "false",
     "allow_zero_length_clientid": "true",
     "max_qos": "2",
     "queue_qos0_messages": "false",
@@ -113,8 +135,6 @@ def report_others(configuration: Configuration, report: Report) -> None:
 
 
 def _fate(line: Line) -> tuple[Fate, str]:
-    if line.option in CONNECTION_OPTIONS or line.option.startswith("bridge_"):
-        return Fate.MISSING, _BRIDGE
     if line.option in SAME:
         return Fate.SAME, SAME[line.option]
     if line.value.lower() == LIKE_HERE.get(line.option):

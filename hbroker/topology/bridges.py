@@ -15,7 +15,15 @@ from hbroker.config import BridgeSettings, BridgeTls, BridgeTopic, Direction
 from hbroker.topology.document import Report, line_of, optional
 from hbroker.topology.sections import read_name
 
-__all__ = ["BRIDGE_RANGES", "ParsedBridge", "bridge_settings", "read_bridge"]
+__all__ = [
+    "BRIDGE_RANGES",
+    "VERSIONS",
+    "ParsedBridge",
+    "bridge_settings",
+    "client_id_is_valid",
+    "read_bridge",
+    "topic_error",
+]
 
 BRIDGE_RANGES: Final = {
     "keep_alive": (5, 65_535),
@@ -81,10 +89,15 @@ def read_bridge(node: yaml.Node, index: int, report: Report, directory: Path) ->
         if "longest_pause" in values:
             message = f"longest_pause is shorter than the pause of {settings.pause} s"
             report.error(values["longest_pause"], message, "write a longer one")
-    if len(settings.client_id.encode()) > _LONGEST_ID or not set("+#/").isdisjoint(settings.client_id):
+    if not client_id_is_valid(settings.client_id):
         remedy = f"use at most {_LONGEST_ID} bytes, without `+`, `#` and `/`: it is a level of a topic"
         report.error(values["client_id"], f"{settings.client_id[:40]!r} cannot be the client id", remedy)
     return ParsedBridge(line_of(node), name, settings)
+
+
+def client_id_is_valid(client_id: str) -> bool:
+    """Whether a bridge may have this client id, which is a level of the topic with its state."""
+    return len(client_id.encode()) <= _LONGEST_ID and set("+#/").isdisjoint(client_id)
 
 
 def bridge_settings(parsed: ParsedBridge, root: Address, join_key: bytes) -> BridgeSettings:
@@ -125,14 +138,14 @@ def _read_topic(node: yaml.Node, report: Report) -> BridgeTopic | None:
             values["qos"], "a bridge does not carry messages at QoS 2", "write `qos: 1`: at least once"
         )
     topic = BridgeTopic(direction=Direction(direction), qos=qos or 0, **texts)
-    wrong = _topic_error(topic)
+    wrong = topic_error(topic)
     if wrong is not None and "filter" in values:
         report.error(node, *wrong)
         return None
     return topic if "filter" in values else None
 
 
-def _topic_error(topic: BridgeTopic) -> tuple[str, str] | None:
+def topic_error(topic: BridgeTopic) -> tuple[str, str] | None:
     """What is wrong with a topic of a bridge, and the remedy. None: nothing."""
     prefixes = topic.local_prefix, topic.remote_prefix
     for prefix in prefixes:

@@ -64,16 +64,8 @@ def parse(
     if "nodes" in sections:
         items = report.items(sections["nodes"], "nodes")
         parsed_nodes = [read_node(item, index, report, resolve) for index, item in enumerate(items, 1)]
-    gateways: list[ParsedGateway] = []
-    if "gateways" in sections:
-        items = report.items(sections["gateways"], "gateways", "- {name: …, listeners: …}")
-        gateways = [
-            read_gateway(item, index, report, resolve, directory) for index, item in enumerate(items, 1)
-        ]
-    bridges: list[ParsedBridge] = []
-    if "bridges" in sections:
-        items = report.items(sections["bridges"], "bridges", "- {name: …, addresses: …, topics: …}")
-        bridges = [read_bridge(item, index, report, directory) for index, item in enumerate(items, 1)]
+    gateways = _gateways(sections, report, resolve, directory)
+    bridges = _bridges(sections, report, directory)
     is_secure, requires_tokens = _read_security(sections, report)
     plan = None
     if "plan" in sections:
@@ -97,6 +89,22 @@ def parse(
         bridges=tuple(bridge_settings(bridge, root, join_key) for bridge in bridges),
     )
     return network.with_telemetry(telemetry)
+
+
+def _gateways(
+    sections: dict[str, yaml.Node], report: Report, resolve: Resolver, directory: Path
+) -> list[ParsedGateway]:
+    if "gateways" not in sections:
+        return []
+    items = report.items(sections["gateways"], "gateways", "- {name: …, listeners: …}")
+    return [read_gateway(item, index, report, resolve, directory) for index, item in enumerate(items, 1)]
+
+
+def _bridges(sections: dict[str, yaml.Node], report: Report, directory: Path) -> list[ParsedBridge]:
+    if "bridges" not in sections:
+        return []
+    items = report.items(sections["bridges"], "bridges", "- {name: …, addresses: …, topics: …}")
+    return [read_bridge(item, index, report, directory) for index, item in enumerate(items, 1)]
 
 
 def _read_security(sections: dict[str, yaml.Node], report: Report) -> tuple[bool, bool]:

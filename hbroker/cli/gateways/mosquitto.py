@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _TEXT = """\
 FILE is a mosquitto.conf (version 2), with the files that it includes. The new files are written to
-DIR: FILE's name with .yaml, a topology file with one node and one gateway; `users` and `rules`, if
-FILE has passwords or access rules. Passwords stay as they are: mosquitto's hashes are accepted.
+DIR: FILE's name with .yaml, a topology file with one node, one gateway, and the bridges; `users` and
+`rules`, if FILE has passwords or access rules; and the passwords of bridges. Passwords stay as they
+are: mosquitto's hashes are accepted.
 FILE and mosquitto's data are not changed, and messages that wait there are not taken over.
 
 Every line of FILE is accounted for: converted, not needed (hbroker does the same), not converted

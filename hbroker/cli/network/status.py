@@ -28,7 +28,7 @@ examples:
 --json prints {network, up, pid, topology, started_at,
   nodes: [{name, subtree, address, state, pid, started_at, restarts}],
   gateways: [{name, listeners: [url], state, pid, started_at, restarts}],
-  bridges: [{name, broker: its address, or "" while not connected, state, pid, started_at, restarts}],
+  bridges: [{name, broker: address, or "" without it, state, pid, started_at, restarts}],
   telemetry: the directory of what they write of their load, or null,
   storage: {process: what is wrong with its disk, and since when}}
 Times are seconds since the Unix epoch.

@@ -84,14 +84,7 @@ def up(
 
     file = file or _default_file()
     wanted = topology.load(file)
-    if wanted.gateways:
-        from hbroker.runtime.gateway.files import require_files
-
-        require_files(wanted.gateways)
-    if wanted.bridges:
-        from hbroker.runtime.bridge.files import require_bridges
-
-        require_bridges(wanted.bridges, file)
+    _require_files(wanted, file)
     directory = RunDirectory(state_dir, wanted.name)
     if detach:
         from hbroker.cli.network.detach import launch
@@ -127,6 +120,18 @@ def up(
         directory.withdraw()
         os.close(lock)
     return DONE
+
+
+def _require_files(network: Topology, file: str) -> None:
+    """Reads the files of gateways and bridges. Raises ConfigErrors."""
+    if network.gateways:
+        from hbroker.runtime.gateway.files import require_files
+
+        require_files(network.gateways)
+    if network.bridges:
+        from hbroker.runtime.bridge.files import require_bridges
+
+        require_bridges(network.bridges, file)
 
 
 def _default_file() -> str:
