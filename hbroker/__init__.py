@@ -2,6 +2,7 @@
 
     clients, cli, demo            the commands hpub and hsub; hbroker; the demonstration
     bench, capture, sim           measures brokers; decodes datagrams; runs a network in virtual time
+    mosquitto                     reads the configuration of mosquitto
     sync                          the blocking API; `connect` and its `Client` are the one for asyncio
     runtime                       the asyncio shell: processes, files, clocks, signals
     gateway                       decisions for MQTT clients, sans-IO

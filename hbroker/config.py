@@ -11,8 +11,8 @@ from hbroker.addresses import Address, format_address
 
 MAX_WORKERS = 64
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-"""The name of a node or gateway. It is one topic level ($SYS/nodes/<name>), the name of files, and the common
-name of a certificate."""
+"""The name of a node, gateway or bridge. It is one topic level ($SYS/nodes/<name>), the name of files, and
+the common name of a certificate."""
 
 
 class LeasePolicy(Enum):
@@ -258,6 +258,82 @@ class GatewaySettings:
             for listener, port in zip(self.listeners, ports, strict=True)
         )
         return replace(self, listeners=tuple(listeners))
+
+
+class Direction(Enum):
+    """Where a bridge carries the messages of a topic."""
+
+    IN = "in"
+    """From the other broker to this network."""
+    OUT = "out"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeTopic:
+    """What a bridge carries. `filter`: without the prefixes, one of which stands before it on each side;
+    empty: the two prefixes are two topics, one on each side. `qos`: the highest, 0 or 1."""
+
+    filter: str
+    direction: Direction = Direction.OUT
+    qos: int = 1
+    local_prefix: str = ""
+    remote_prefix: str = ""
+
+    @property
+    def local(self) -> str:
+        """The filter in this network."""
+        return self.local_prefix + self.filter
+
+    @property
+    def remote(self) -> str:
+        """The filter at the other broker."""
+        return self.remote_prefix + self.filter
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeTls:
+    """TLS between a bridge and the other broker. All files are PEM. `ca`: the certificates that sign the
+    broker's; empty: those of the system. `certificate`, `key`: of the bridge; empty: it has none.
+    `checks_host`: whether the broker's certificate must have its host name."""
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    checks_host: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSettings:
+    """The settings of one bridge to another MQTT broker (docs/bridges.md).
+
+    `root`: as in `GatewaySettings`. `addresses`: of the other broker, in the order in which they are tried;
+    hosts are resolved at each try. `client_id`: at the other broker; empty: the bridge's name and this
+    host's. `password_file`: a path; empty: `password` counts. `tls`: None: plain TCP. `keep_alive`: in
+    seconds. `clean_start`: neither side keeps messages while the bridge is not connected. `version`: of MQTT,
+    `5` or `3.1.1`; empty: the first of these that the broker accepts. `notifies`: where the bridge publishes
+    whether it is connected, `both`, `local` or `none`. `pause`, `longest_pause`: seconds before the bridge
+    connects again. `in_flight`: the most messages in each direction that are not acknowledged yet.
+    """
+
+    name: str
+    root: Address
+    addresses: tuple[Address, ...]
+    topics: tuple[BridgeTopic, ...]
+    client_id: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    password_file: str = ""
+    tls: BridgeTls | None = None
+    keep_alive: int = 60
+    clean_start: bool = False
+    version: str = ""
+    notifies: str = "both"
+    pause: int = 5
+    longest_pause: int = 30
+    in_flight: int = 100
+    join_key: bytes = field(default=b"", repr=False)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,11 @@ class Client:
         opened._open(self._timeout if timeout is None else timeout)
         return opened
 
+    def acknowledge(self, *messages: Message) -> None:
+        """As `hbroker.Client.acknowledge`."""
+        with self._condition:
+            self._dispatcher.acknowledge(messages)
+
     def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
         """As `hbroker.Client.resolve`."""
         limit = self._timeout if timeout is None else timeout

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _TEXT = """\
 Tells every error of every file, with its line and what to do about it. The files that gateways
-need (users, rules, certificates) are read, too.
+and bridges need (users, rules, passwords, certificates) are read, too.
 
 examples:
   hbroker check topologies/home.yaml
@@ -54,6 +54,10 @@ def _check(file: str) -> dict[str, Any]:
     try:
         network = topology.load(file)
         require_files(network.gateways)
+        if network.bridges:
+            from hbroker.runtime.bridge.files import require_bridges
+
+            require_bridges(network.bridges, file)
     except ConfigErrors as wrong:
         errors = [
             {"file": e.file, "line": e.line, "message": e.message, "remedy": e.remedy} for e in wrong.errors

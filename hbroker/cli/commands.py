@@ -1,8 +1,8 @@
 """The table of commands, and how a command is declared.
 
-A command is a function with click's decorators, in the module of COMMANDS, and has the command's name. The
-module is imported only when the command runs, or when its help or its completion is asked for. So the help of
-`hbroker` needs no more than the interpreter and click.
+A command is a function with click's decorators, in the module of COMMANDS, and has the command's name
+(`import_` for a keyword). The module is imported only when the command runs, or when its help or its
+completion is asked for. So the help of `hbroker` needs no more than the interpreter and click.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -42,11 +43,13 @@ COMMANDS: Final = {
     "node": ("network.node", "run one node in this process"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
     "admin": ("network.admin", "serve the HTTP API of a network"),
+    "bridge": ("gateways.bridge", "run one bridge to another MQTT broker in this process"),
     "keys": ("keys", "make the keys and certificates of a network or a node"),
     "context": ("context", "name how to reach a network, for commands of this user"),
     "token": ("token", "make, narrow or inspect tokens: what native clients may do"),
     "store": ("stores.store", "show, verify or change what a node has on disk"),
     "passwd": ("gateways.passwd", "set passwords of MQTT clients"),
+    "import": ("gateways.mosquitto", "make a topology of a mosquitto.conf"),
 }
 """Each command's module below `hbroker.cli`, and its summary, in the order of the help."""
 
@@ -90,7 +93,7 @@ class Commands(click.Group, Command):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"hbroker.cli.{COMMANDS[cmd_name][0]}")
-        found: Command = getattr(module, cmd_name)
+        found: Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

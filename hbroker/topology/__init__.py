@@ -1,4 +1,4 @@
-"""A topology: the nodes and gateways of a network, as a YAML file lists them (docs/topology.md).
+"""A topology: the nodes, gateways and bridges of a network, as a YAML file lists them (docs/topology.md).
 
 A network needs no such file, because nodes join by themselves (docs/protocol.md §5.1). The file is a
 convenience for processes that start together. Reading goes on after an error, so one run reports all errors.
@@ -7,6 +7,7 @@ convenience for processes that start together. Reading goes on after an error, s
     flags       the settings of one node or gateway from command-line flags, under the same rules
     rules       what must hold between entries: one root, no name or subtree twice
     gateways    reads `gateways`, and what `auth` says about MQTT clients
+    bridges     reads `bridges`
     sections    reads `nodes`, `auth`, `limits` and `telemetry`; `plan` reads the section of this name
     document    the text of a file -> YAML nodes that know their line, and the report of errors
     model       the valid, frozen `Topology`; `render` writes it as the text of a file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hbroker.config import GatewaySettings, NodeSettings, SecuritySettings, TelemetrySettings
+from hbroker.config import BridgeSettings, GatewaySettings, NodeSettings, SecuritySettings, TelemetrySettings
 from hbroker.subtree import depth, is_within
 from hbroker.topology.plan import Plan
 
@@ -26,6 +26,7 @@ class Topology:
     plan: Plan | None = None
     is_secure: bool = True
     requires_tokens: bool = False
+    bridges: tuple[BridgeSettings, ...] = ()
 
     @property
     def root(self) -> NodeSettings:
@@ -39,6 +40,10 @@ class Topology:
     def gateway(self, name: str) -> GatewaySettings | None:
         """The gateway of that name, or None."""
         return next((gateway for gateway in self.gateways if gateway.name == name), None)
+
+    def bridge(self, name: str) -> BridgeSettings | None:
+        """The bridge of that name, or None."""
+        return next((bridge for bridge in self.bridges if bridge.name == name), None)
 
     def parent(self, node: NodeSettings) -> NodeSettings | None:
         """The node whose main subtree is the longest that contains this node's main subtree; None for the
@@ -61,31 +66,35 @@ class Topology:
         )
 
     def with_join_key(self, key: bytes) -> Topology:
-        """The same network, with this join key for all nodes and gateways."""
+        """The same network, with this join key for all nodes, gateways and bridges."""
         return replace(
             self,
             nodes=tuple(replace(node, join_key=key) for node in self.nodes),
             gateways=tuple(replace(gateway, join_key=key) for gateway in self.gateways),
+            bridges=tuple(replace(bridge, join_key=key) for bridge in self.bridges),
         )
 
     def with_security(self, security: SecuritySettings) -> Topology:
-        """The same network, with this authority for all nodes and gateways, these identities for nodes, and
-        this token for gateways. Nodes require tokens if the network does."""
+        """The same network, with this authority for all its processes, these identities for nodes, and this
+        token for gateways and bridges. Nodes require tokens if the network does."""
         of_nodes = replace(security, token="", requires_tokens=self.requires_tokens)
         of_gateways = replace(security, identity="", requires_tokens=False)
         return replace(
             self,
             nodes=tuple(replace(node, security=of_nodes) for node in self.nodes),
             gateways=tuple(replace(gateway, security=of_gateways) for gateway in self.gateways),
+            bridges=tuple(replace(bridge, security=of_gateways) for bridge in self.bridges),
         )
 
     def on_ports(self, ports: Mapping[str, int]) -> Topology:
-        """The same network, with other ports for these nodes (by name). Gateways and nodes get the root's new
+        """The same network, with other ports for these nodes (by name). All processes get the root's new
         address."""
         nodes = [node.on_port(ports[node.name]) if node.name in ports else node for node in self.nodes]
         ordered = with_root(nodes)
-        gateways = tuple(replace(gateway, root=ordered[0].address) for gateway in self.gateways)
-        return replace(self, nodes=ordered, gateways=gateways)
+        root = ordered[0].address
+        gateways = tuple(replace(gateway, root=root) for gateway in self.gateways)
+        bridges = tuple(replace(bridge, root=root) for bridge in self.bridges)
+        return replace(self, nodes=ordered, gateways=gateways, bridges=bridges)
 
 
 def with_root(nodes: list[NodeSettings]) -> tuple[NodeSettings, ...]:

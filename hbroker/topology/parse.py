@@ -9,6 +9,7 @@ import yaml
 from hbroker.config import AccessSettings, Limits, TelemetrySettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
+from hbroker.topology.bridges import ParsedBridge, bridge_settings, read_bridge
 from hbroker.topology.document import Report, compose, kind, line_of, listed, optional, read_text
 from hbroker.topology.gateways import ParsedGateway, read_access, read_gateway, settings_of
 from hbroker.topology.model import Topology, with_root
@@ -63,18 +64,15 @@ def parse(
     if "nodes" in sections:
         items = report.items(sections["nodes"], "nodes")
         parsed_nodes = [read_node(item, index, report, resolve) for index, item in enumerate(items, 1)]
-    gateways: list[ParsedGateway] = []
-    if "gateways" in sections:
-        items = report.items(sections["gateways"], "gateways", "- {name: …, listeners: …}")
-        gateways = [
-            read_gateway(item, index, report, resolve, directory) for index, item in enumerate(items, 1)
-        ]
+    gateways = _gateways(sections, report, resolve, directory)
+    bridges = _bridges(sections, report, directory)
     is_secure, requires_tokens = _read_security(sections, report)
     plan = None
     if "plan" in sections:
         plan = read_plan(sections["plan"], [parsed.name for parsed in parsed_nodes if parsed.name], report)
     rules.check(parsed_nodes, report)
     rules.check_gateways(gateways, parsed_nodes, report)
+    rules.check_bridges(bridges, gateways, parsed_nodes, report)
     if not has_policy:
         rules.check_open(gateways, access, report)
     report.raise_if_any()
@@ -88,8 +86,25 @@ def parse(
         plan,
         is_secure=is_secure,
         requires_tokens=requires_tokens,
+        bridges=tuple(bridge_settings(bridge, root, join_key) for bridge in bridges),
     )
     return network.with_telemetry(telemetry)
+
+
+def _gateways(
+    sections: dict[str, yaml.Node], report: Report, resolve: Resolver, directory: Path
+) -> list[ParsedGateway]:
+    if "gateways" not in sections:
+        return []
+    items = report.items(sections["gateways"], "gateways", "- {name: …, listeners: …}")
+    return [read_gateway(item, index, report, resolve, directory) for index, item in enumerate(items, 1)]
+
+
+def _bridges(sections: dict[str, yaml.Node], report: Report, directory: Path) -> list[ParsedBridge]:
+    if "bridges" not in sections:
+        return []
+    items = report.items(sections["bridges"], "bridges", "- {name: …, addresses: …, topics: …}")
+    return [read_bridge(item, index, report, directory) for index, item in enumerate(items, 1)]
 
 
 def _read_security(sections: dict[str, yaml.Node], report: Report) -> tuple[bool, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -10,6 +10,9 @@ import yaml
 from hbroker.addresses import format_address
 from hbroker.config import (
     AccessSettings,
+    BridgeSettings,
+    BridgeTls,
+    BridgeTopic,
     GatewayLimits,
     GatewaySettings,
     LeasePolicy,
@@ -33,6 +36,7 @@ def render(topology: Topology) -> str:
     document = _filled(
         nodes=[_node(node) for node in topology.nodes],
         gateways=[_gateway(gateway) for gateway in topology.gateways],
+        bridges=[_bridge(bridge) for bridge in topology.bridges],
         auth=_filled(join_key=root.join_key.decode()) | _changed(access, AccessSettings()),
     )
     if not topology.is_secure:
@@ -89,6 +93,23 @@ def _tls(tls: TlsSettings) -> dict[str, Any]:
         names_user=tls.names_user,
         names_client=tls.names_client,
     )
+
+
+def _bridge(bridge: BridgeSettings) -> dict[str, Any]:
+    plain = BridgeSettings(bridge.name, bridge.root, (), ())
+    values = _changed(replace(bridge, join_key=b"", security=plain.security), plain)
+    values |= {
+        "addresses": [format_address(address) for address in bridge.addresses],
+        "topics": [_bridge_topic(topic) for topic in bridge.topics],
+    }
+    if bridge.tls is not None:
+        values["tls"] = _changed(bridge.tls, BridgeTls())
+    return {"name": bridge.name, **values}
+
+
+def _bridge_topic(topic: BridgeTopic) -> dict[str, Any]:
+    values = _changed(topic, BridgeTopic(topic.filter))
+    return {"filter": topic.filter, **values, "direction": topic.direction.value}
 
 
 def _node(node: NodeSettings) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ipaddress import IPv6Address, ip_address
 from hbroker.addresses import ANY_ADDRESS, Address, format_address
 from hbroker.config import AccessSettings, Durability, ListenerSettings
 from hbroker.subtree import is_within
+from hbroker.topology.bridges import ParsedBridge
 from hbroker.topology.document import Report
 from hbroker.topology.gateways import ParsedGateway
 from hbroker.topology.sections import ParsedNode
@@ -61,6 +62,23 @@ def check_gateways(gateways: Sequence[ParsedGateway], nodes: Sequence[ParsedNode
                 report.error(line, message, "choose another port, or 0 for any free one")
             elif address is not None:
                 listening[address] = line
+
+
+def check_bridges(
+    bridges: Sequence[ParsedBridge],
+    gateways: Sequence[ParsedGateway],
+    nodes: Sequence[ParsedNode],
+    report: Report,
+) -> None:
+    """Notes an error for each name of a bridge that is already taken."""
+    others: list[ParsedNode | ParsedGateway] = [*nodes, *gateways]
+    names = {parsed.name: parsed.line for parsed in others if parsed.name}
+    for bridge in bridges:
+        if bridge.name in names:
+            message = f"the name {bridge.name!r} is taken on line {names[bridge.name]}"
+            report.error(bridge.line, message, "give each bridge a name of its own")
+        elif bridge.name:
+            names[bridge.name] = bridge.line
 
 
 def check_open(gateways: Sequence[ParsedGateway], access: AccessSettings, report: Report) -> None:

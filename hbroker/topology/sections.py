@@ -25,7 +25,18 @@ from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, kind, line_of, optional
 from hbroker.workspace import ROOT, name_is_valid, name_of
 
-SECTIONS = ("nodes", "gateways", "auth", "security", "tokens", "limits", "workspaces", "telemetry", "plan")
+SECTIONS = (
+    "nodes",
+    "gateways",
+    "bridges",
+    "auth",
+    "security",
+    "tokens",
+    "limits",
+    "workspaces",
+    "telemetry",
+    "plan",
+)
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability")
 JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "jwt_keys", "jwt_issuer", "jwt_audience", "anonymous")

@@ -120,7 +120,13 @@ def test_status_and_down_report_that_no_network_runs(tmp_path: Path, capsys: Cap
     assert main(["down", "--state-dir", str(tmp_path)]) == DONE
     assert capsys.readouterr().out == "no network runs\nhouse does not run\nno network runs\n"
     assert main(["status", "--json", "--state-dir", str(tmp_path)]) == FAILED
-    assert json.loads(capsys.readouterr().out) == {"network": None, "up": False, "nodes": [], "gateways": []}
+    assert json.loads(capsys.readouterr().out) == {
+        "network": None,
+        "up": False,
+        "nodes": [],
+        "gateways": [],
+        "bridges": [],
+    }
 
 
 def test_status_and_down_of_a_running_network(launch: Launch, capsys: Capture) -> None:

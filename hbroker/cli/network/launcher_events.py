@@ -118,5 +118,5 @@ def _near(directory: str) -> str:
 
 def _count(network: Topology) -> str:
     nodes = f"{len(network.nodes)} node{'s' if len(network.nodes) > 1 else ''}"
-    gateways = len(network.gateways)
-    return f"{nodes}, {gateways} gateway{'s' if gateways > 1 else ''}" if gateways else nodes
+    others = ((len(network.gateways), "gateway"), (len(network.bridges), "bridge"))
+    return ", ".join([nodes, *(f"{n} {name}{'s' if n > 1 else ''}" for n, name in others if n)])

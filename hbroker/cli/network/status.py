@@ -12,7 +12,7 @@ from hbroker.cli.flags import json_flag, network_argument, state_dir_flag
 from hbroker.cli.output import duration, print_json, print_table
 
 if TYPE_CHECKING:
-    from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun
+    from hbroker.runtime.launcher.run_directory import BridgeRun, GatewayRun, NetworkRun, NodeRun
 
 _TEXT = """\
 The processes, as their launcher sees them. What the nodes themselves say: `hbroker tree`.
@@ -28,6 +28,7 @@ examples:
 --json prints {network, up, pid, topology, started_at,
   nodes: [{name, subtree, address, state, pid, started_at, restarts}],
   gateways: [{name, listeners: [url], state, pid, started_at, restarts}],
+  bridges: [{name, broker: address, or "" without it, state, pid, started_at, restarts}],
   telemetry: the directory of what they write of their load, or null,
   storage: {process: what is wrong with its disk, and since when}}
 Times are seconds since the Unix epoch.
@@ -60,7 +61,7 @@ def status(network: str | None, state_dir: Path, as_json: bool) -> int:
 
 def _as_json(running: NetworkRun | None, network: str | None, faults: dict[str, str]) -> dict[str, Any]:
     if running is None:
-        return {"network": network, "up": False, "nodes": [], "gateways": []}
+        return {"network": network, "up": False, "nodes": [], "gateways": [], "bridges": []}
     entry = running.to_json()
     return {"network": entry.pop("name"), "up": running.is_up, **entry, "storage": faults}
 
@@ -70,12 +71,13 @@ def _print(running: NetworkRun) -> None:
     up = sum(node.state == "up" for node in running.nodes)
     print(f"{running.name}: {up} of {len(running.nodes)} nodes up, launcher {running.pid}")
 
-    def row(process: NodeRun | GatewayRun, subtree: str, address: str) -> tuple[object, ...]:
+    def row(process: NodeRun | GatewayRun | BridgeRun, subtree: str, address: str) -> tuple[object, ...]:
         runs_for = duration(max(now - process.started_at, 0.0)) if process.started_at else "-"
         pid = process.pid or "-"
         return process.name, subtree, address, process.state, pid, runs_for, process.restarts
 
     rows = [row(node, node.subtree or '""', node.address) for node in running.nodes]
     rows += [row(gateway, "-", " ".join(gateway.listeners) or "-") for gateway in running.gateways]
+    rows += [row(bridge, "-", f"bridge to {bridge.broker or 'nobody now'}") for bridge in running.bridges]
     header = ("NODE", "SUBTREE", "ADDRESS", "STATE", "PID", "RUNS FOR", "RESTARTS")
     print_table(header, rows, numbers=("PID", "RESTARTS"))

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,17 +18,24 @@ from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.cli.flags import FILE, log_flags, state_dir_flag
 
 if TYPE_CHECKING:
-    from hbroker.config import GatewaySettings, NodeSettings
+    from hbroker.config import BridgeSettings, GatewaySettings, NodeSettings
     from hbroker.runtime.launcher.run_directory import RunDirectory
-    from hbroker.runtime.launcher.spawn import Body, GatewayBody, Listening, Ready
+    from hbroker.runtime.launcher.spawn import (
+        Body,
+        BridgeBody,
+        GatewayBody,
+        Listening,
+        Ready,
+        RemoteChanged,
+    )
     from hbroker.runtime.logs import Style
     from hbroker.topology import Topology
 
 DEFAULT_FILE = "topologies/home.yaml"
 
 _TEXT = """\
-Every node and gateway runs as a process of its own. One that dies is started again. A line that
-begins with `ready` comes once every node has joined, and every gateway takes clients; it tells
+Every node, gateway and bridge runs as a process of its own. One that dies is started again. A line
+that begins with `ready` comes once every node has joined, and every gateway takes clients; it tells
 where. Ctrl-C stops all of them; a second Ctrl-C does so at once. What runs is in
 .hbroker/<network>/state.json, what the processes say in .hbroker/<network>/<name>.log. Where FILE
 names no join key the network has one of its own, in .hbroker/<network>/join.key. Nodes and gateways
@@ -76,10 +84,7 @@ def up(
 
     file = file or _default_file()
     wanted = topology.load(file)
-    if wanted.gateways:
-        from hbroker.runtime.gateway.files import require_files
-
-        require_files(wanted.gateways)
+    _require_files(wanted, file)
     directory = RunDirectory(state_dir, wanted.name)
     if detach:
         from hbroker.cli.network.detach import launch
@@ -102,15 +107,31 @@ def up(
         directory.announce(network.root.address)
         body = _node_body(directory, log_format, log_level)
         gateway = _gateway_body(log_format, log_level) if network.gateways else None
-        with StartBar(len(network.nodes) + len(network.gateways), is_silent=as_json) as bar:
+        bridge = _bridge_body(log_format, log_level) if network.bridges else None
+        count = len(network.nodes) + len(network.gateways) + len(network.bridges)
+        with StartBar(count, is_silent=as_json) as bar:
             tell = tell_json if as_json else Console(network, directory.path, bar).tell
             in_place = [node.name for node in network.nodes if _has_store(node)]
             renew = partial(_renew_certificates, network, directory)
-            Launcher(network, file, directory, body, unbreakable(tell), gateway, in_place, renew).run()
+            Launcher(
+                network, file, directory, body, unbreakable(tell), gateway, in_place, renew, bridge
+            ).run()
     finally:
         directory.withdraw()
         os.close(lock)
     return DONE
+
+
+def _require_files(network: Topology, file: str) -> None:
+    """Reads the files of gateways and bridges. Raises ConfigErrors."""
+    if network.gateways:
+        from hbroker.runtime.gateway.files import require_files
+
+        require_files(network.gateways)
+    if network.bridges:
+        from hbroker.runtime.bridge.files import require_bridges
+
+        require_bridges(network.bridges, file)
 
 
 def _default_file() -> str:
@@ -205,6 +226,24 @@ def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
         except PortTaken as taken:
             log.error("cannot_start", errors=str(taken))
             return FAILED
+
+    return body
+
+
+def _bridge_body(log_format: Style, log_level: str) -> BridgeBody:
+    """The main function of a bridge's process. It returns USAGE if a file was made unusable after the start
+    of the network."""
+    from hbroker.errors import ConfigErrors
+    from hbroker.runtime import logs
+    from hbroker.runtime.bridge.process import run_bridge
+
+    def body(settings: BridgeSettings, registered: Callable[[], None], remote: RemoteChanged) -> int:
+        logs.configure(node=settings.name, style=log_format, level=log_level)
+        try:
+            return run_bridge(settings, on_ready=registered, on_remote=remote)
+        except ConfigErrors as wrong:
+            logs.EventLog("bridge").error("cannot_start", errors=str(wrong))
+            return USAGE
 
     return body
 

@@ -1,10 +1,10 @@
 """The file of user names and passwords, one `user:hash` a line.
 
-Hashes are argon2id's, which `hbroker passwd` and mosquitto_passwd since 2.1 write, the PBKDF2 hashes
-(`$7$`) of earlier versions of mosquitto_passwd, or verifiers for SCRAM (`hbroker passwd --scram`). A check
-takes tens of milliseconds, on purpose. So a right password is remembered as a keyed hash, whose key only
-this process has: devices that all come back at once do not wait, and no password is in memory. It is
-remembered until the file has another hash for the user.
+Hashes are argon2id's, which `hbroker passwd` and mosquitto_passwd since 2.1 write, those of earlier versions
+of mosquitto_passwd (`$7$` PBKDF2, `$6$` one round of SHA-512), or verifiers for SCRAM (`hbroker passwd
+--scram`). A check of an argon2id hash takes tens of milliseconds, on purpose. So a right password is
+remembered as a keyed hash, whose key only this process has: devices that all come back at once do not wait,
+and no password is in memory. It is remembered until the file has another hash for the user.
 
 argon2id also takes memory, and a client that guesses passwords makes the gateway spend it. So a hash that
 hbroker makes takes 9 MiB (RFC 9106 §4 leaves the sizes open; OWASP names these). All hashes that are computed
@@ -19,7 +19,7 @@ from binascii import Error as Base64Error
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from hashlib import pbkdf2_hmac, sha256
+from hashlib import pbkdf2_hmac, sha256, sha512
 from typing import Final, Protocol
 
 from argon2 import PasswordHasher, extract_parameters
@@ -43,6 +43,7 @@ MEMORY_KIB: Final = 18 * 1024
 alone."""
 
 _PBKDF2: Final = "$7$"
+_SHA512: Final = "$6$"
 _ARGON2: Final = "$argon2id$"
 _MOST_ITERATIONS: Final = 10_000_000
 _MOST_KIB: Final = 1024 * 1024
@@ -113,6 +114,11 @@ class Passwords:
     def costly(self) -> list[str]:
         """Users whose hash alone takes more memory than `MEMORY_KIB`."""
         return [user for user, hash in self._hashes.items() if _memory_kib(hash) > MEMORY_KIB]
+
+    @property
+    def weak(self) -> list[str]:
+        """Users whose hash is one round of SHA-512. Whoever has the file can guess them fast."""
+        return [user for user, hash in self._hashes.items() if hash.startswith(_SHA512)]
 
     def is_remembered(self, user: str, password: bytes) -> bool:
         """Whether this password is remembered as right. If not, `verify` must decide."""
@@ -195,6 +201,8 @@ def _memory_kib(hash: str) -> int:
 def _is_hash(hash: str) -> bool:
     if hash.startswith(_PBKDF2):
         return _pbkdf2_parts(hash) is not None
+    if hash.startswith(_SHA512):
+        return _sha512_parts(hash) is not None
     if ScramVerifier.parse(hash) is not None:
         return True
     try:
@@ -207,6 +215,9 @@ def _matches(hash: str, password: bytes) -> bool:
     verifier = ScramVerifier.parse(hash)
     if verifier is not None:
         return verifier.verify(password)
+    if hash.startswith(_SHA512):
+        salted = _sha512_parts(hash)
+        return salted is not None and hmac.compare_digest(salted[1], sha512(password + salted[0]).digest())
     if not hash.startswith(_PBKDF2):
         try:
             return _hasher.verify(hash, password)
@@ -222,13 +233,26 @@ def _matches(hash: str, password: bytes) -> bool:
 def _pbkdf2_parts(hash: str) -> tuple[int, bytes, bytes] | None:
     """Iterations, salt and digest of `$7$iterations$salt$digest`; None: it has another form or other
     bounds."""
-    parts = hash.removeprefix(_PBKDF2).split("$")
-    if len(parts) != 3 or not (parts[0].isascii() and parts[0].isdigit()) or len(parts[0]) > 8:
+    number, _, salted = hash.removeprefix(_PBKDF2).partition("$")
+    parts = _salt_and_digest(salted)
+    if parts is None or not (number.isascii() and number.isdigit()) or len(number) > 8:
         return None
+    iterations, (salt, digest) = int(number), parts
+    is_sound = 1 <= iterations <= _MOST_ITERATIONS and 16 <= len(digest) <= 64
+    return (iterations, salt, digest) if is_sound else None
+
+
+def _sha512_parts(hash: str) -> tuple[bytes, bytes] | None:
+    """Salt and digest of `$6$salt$digest`; None: it has another form."""
+    parts = _salt_and_digest(hash.removeprefix(_SHA512))
+    return parts if parts is not None and len(parts[1]) == 64 else None
+
+
+def _salt_and_digest(text: str) -> tuple[bytes, bytes] | None:
+    """Both of `salt$digest`, in base64; None: it has another form, or no salt."""
+    parts = text.split("$")
     try:
-        salt, digest = b64decode(parts[1], validate=True), b64decode(parts[2], validate=True)
+        salt, digest = (b64decode(part, validate=True) for part in parts)
     except (Base64Error, ValueError):
         return None
-    iterations = int(parts[0])
-    is_sound = 1 <= iterations <= _MOST_ITERATIONS and salt and 16 <= len(digest) <= 64
-    return (iterations, salt, digest) if is_sound else None
+    return (salt, digest) if salt else None

@@ -42,7 +42,7 @@ from hbroker.runtime.credentials import PathLike
 from hbroker.runtime.driver import Driver
 
 if TYPE_CHECKING:
-    from hbroker._native import Endpoint
+    from hbroker._native import Endpoint, Message
     from hbroker.protocol.packets import Address
     from hbroker.protocol.resolution.caches import ResolverCaches
     from hbroker.protocol.results import Resolution
@@ -260,6 +260,11 @@ class Client:
         options = options_of(delivery)
         timeout = self._timeout if timeout is None else timeout
         return Subscription(self._dispatcher, self._driver.wake, filters, options, queue, timeout)
+
+    def acknowledge(self, *messages: Message) -> None:
+        """Acknowledges messages to their owners, in any order, each once, if the client was connected with
+        `acknowledge="explicit"`. Otherwise raises ValueError."""
+        self._dispatcher.acknowledge(messages)
 
     async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
         """Resolves the owner of a topic (docs/protocol.md §5.2). `trace`: asks every node from the root down.

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -130,6 +130,7 @@ class Dispatcher:
         """The session outlives its link."""
         self._on_will: Callback | None = None
         self._acknowledges_handled = identity.acknowledges_handled
+        self._acknowledges_explicitly = identity.acknowledges_explicitly
         self._incomplete: set[int] = set()
         """Subscriptions that were made with `clean_start` and are not complete. A message that is only for
         these belongs to an earlier run."""
@@ -267,6 +268,17 @@ class Dispatcher:
             self.release(subscription)
         return []
 
+    def acknowledge(self, messages: Iterable[Message]) -> None:
+        """§7.3: acknowledges messages that the application has taken from their inboxes. Does nothing once
+        the client is closed: then they go to the session's next run."""
+        if not self._acknowledges_explicitly:
+            raise ValueError("the client acknowledges by itself: connect it with acknowledge='explicit'")
+        if self.is_closed:
+            return
+        for message in messages:
+            self._on_handled(message, True)
+        self._flush_handled()
+
     def abandon(self, *sequences: int) -> None:
         """Forgets the callbacks of these messages."""
         for sequence in sequences:
@@ -350,7 +362,8 @@ class Dispatcher:
 
     def new_inbox(self, limit: int, qos: int, on_ready: Callable[[], None]) -> Inbox:
         """An inbox; `on_ready` wakes its consumer."""
-        callbacks = (self._on_handled, self._on_unread) if self._acknowledges_handled else (None, None)
+        on_handled = None if self._acknowledges_explicitly else self._on_handled
+        callbacks = (on_handled, self._on_unread) if self._acknowledges_handled else (None, None)
         return Inbox(limit, qos, on_ready, self._on_unblocked, *callbacks)
 
     def check(self) -> None:

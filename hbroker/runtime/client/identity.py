@@ -90,8 +90,9 @@ class PoolClientProfile(TypedDict, total=False):
     - `clean_start`: discards what an earlier run left.
     - `will`: published when the session breaks off (§6.6).
     - `acknowledge`: when a message of QoS 1 or 2 is acknowledged to its owner. `"received"` (the default):
-      when this process has it. `"handled"`: when the application asks for the next one. If the process is
-      killed before that, the message goes to the session's next run.
+      when this process has it. `"handled"`: when the application asks for the next one. `"explicit"`: when
+      the application calls `acknowledge`, in any order. If the process is killed before that, the message
+      goes to the session's next run.
     """
 
     client_id: str | None
@@ -99,7 +100,7 @@ class PoolClientProfile(TypedDict, total=False):
     session_key: str | bytes
     clean_start: bool
     will: Will | None
-    acknowledge: Literal["received", "handled"]
+    acknowledge: Literal["received", "handled", "explicit"]
 
 
 class Profile(PoolClientProfile, total=False):
@@ -118,9 +119,10 @@ class Profile(PoolClientProfile, total=False):
 class Identity:
     """One client. Its session and its will have the names of the network. `client_id`: as its application
     names it. `session_key`: the key of a named session. `workspace`: whose names its application uses.
-    `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages only. `credentials`:
-    with which its datagrams are sealed; None: they are not. `credential_files`: the files from which they are
-    read again when one changes; None: there are none."""
+    `will`: None: it has none. `acknowledges_handled`: it acknowledges handled messages only.
+    `acknowledges_explicitly`: its application says which these are. `credentials`: with which its datagrams
+    are sealed; None: they are not. `credential_files`: the files from which they are read again when one
+    changes; None: there are none."""
 
     client_id: str
     session_options: SessionOptions
@@ -128,6 +130,7 @@ class Identity:
     workspace: Workspace = DEFAULT
     will: Will | None = None
     acknowledges_handled: bool = False
+    acknowledges_explicitly: bool = False
     max_message_bytes: int = 268_435_456
     receive_messages: int = 4_096
     receive_bytes: int = 8_388_608
@@ -186,8 +189,8 @@ class Identity:
         **bounds: int,
     ) -> Identity:
         """Checks the arguments of `connect`. The client is in the default workspace. Raises ValueError."""
-        if acknowledge not in ("received", "handled"):
-            raise ValueError(f"acknowledge is 'received' or 'handled', not {acknowledge!r}")
+        if acknowledge not in ("received", "handled", "explicit"):
+            raise ValueError(f"acknowledge is 'received', 'handled' or 'explicit', not {acknowledge!r}")
         expiry_s = _whole_seconds("session_expiry", session_expiry)
         key = session_key.encode() if isinstance(session_key, str) else session_key
         if (expiry_s or key or clean_start) and not client_id:
@@ -199,7 +202,8 @@ class Identity:
             session_options,
             key,
             will=will,
-            acknowledges_handled=acknowledge == "handled",
+            acknowledges_handled=acknowledge != "received",
+            acknowledges_explicitly=acknowledge == "explicit",
             **cast(Any, bounds),
         )
         return client.within(DEFAULT)

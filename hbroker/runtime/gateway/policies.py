@@ -121,6 +121,13 @@ def load_policy(access: AccessSettings, hook: str = "") -> Policy:
             remedy=f"a guess for one of them takes more than {MEMORY_KIB // 1024} MiB: "
             f"`hbroker passwd {access.passwords} USER` makes a smaller hash",
         )
+    if users is not None and users.weak:
+        EventLog("policy").warning(
+            "password_hashes_weak",
+            users=len(users.weak),
+            remedy="they are one round of SHA-512, which is guessed fast from a stolen file: "
+            f"`hbroker passwd {access.passwords} USER` makes a better hash",
+        )
     anonymous = not access.proves_clients if access.anonymous is None else access.anonymous
     return FilePolicy(users, rules, tokens=read_tokens(access), anonymous=anonymous)
 

@@ -1,4 +1,4 @@
-"""`hbroker up`: runs each node and gateway of a topology as a process.
+"""`hbroker up`: runs each node, gateway and bridge of a topology as a process.
 
 The `supervisor` decides; this module has the processes, signals and files. One thread waits for whichever is
 first: a signal (SIGCHLD among them), a report from a process, a deadline.
@@ -22,18 +22,28 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from hbroker.addresses import format_address
-from hbroker.config import GatewaySettings, NodeSettings
-from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun, RunDirectory
+from hbroker.config import BridgeSettings, GatewaySettings, NodeSettings
+from hbroker.runtime.launcher.run_directory import (
+    BridgeRun,
+    GatewayRun,
+    NetworkRun,
+    NodeRun,
+    RunDirectory,
+)
 from hbroker.runtime.launcher.spawn import (
     LEFT,
+    REMOTE,
     SIGNALS,
     STORAGE,
     Body,
+    BridgeBody,
     Child,
     GatewayBody,
     describe_exit,
     report_listening,
     report_ready,
+    report_registered,
+    report_remote,
     spawn,
 )
 from hbroker.runtime.launcher.supervisor import Signal, Start, State, Supervisor
@@ -54,8 +64,9 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Every node serves, and every gateway accepts clients, for the first time. `seconds`: since the launcher
-    started. `listeners`: the URLs of each gateway, by its name."""
+    """Every node serves, every gateway accepts clients, and the network has the subscriptions of every
+    bridge, for the first time. `seconds`: since the launcher started. `listeners`: the URLs of each gateway,
+    by its name."""
 
     topology: Topology
     seconds: float
@@ -125,8 +136,8 @@ LauncherEvent: TypeAlias = (
 
 
 class Launcher:
-    """Runs one network. `on_event` is called with each `LauncherEvent`. `gateway`: runs a gateway; it may be
-    None if the topology has none. `in_place`: as for the `Supervisor`. `before_reload` is called before
+    """Runs one network. `on_event` is called with each `LauncherEvent`. `gateway`, `bridge`: run one of
+    these; None: the topology has none. `in_place`: as for the `Supervisor`. `before_reload` is called before
     SIGHUP is forwarded."""
 
     def __init__(
@@ -139,6 +150,7 @@ class Launcher:
         gateway: GatewayBody | None = None,
         in_place: Collection[str] = (),
         before_reload: Callable[[], None] = lambda: None,
+        bridge: BridgeBody | None = None,
     ) -> None:
         self._before_reload = before_reload
         self._topology = topology
@@ -151,13 +163,18 @@ class Launcher:
         self._gateway = gateway
         for settings in topology.gateways:
             self._nodes[settings.name] = _Process(settings, self._gateway_body(settings))
+        for each in topology.bridges:
+            assert bridge is not None, "a topology with bridges needs what runs them"
+            body_of = partial(bridge, each, report_registered, report_remote)
+            self._nodes[each.name] = _Process(each, body_of)
         self._selector = selectors.DefaultSelector()
         self._started_at = time.time()
         self._began = time.monotonic()
         parent_of = {node.name: topology.parent(node) for node in topology.nodes}
         parents = {name: parent.name if parent else None for name, parent in parent_of.items()}
-        parents |= {settings.name: topology.root.name for settings in topology.gateways}
         gateways = {settings.name for settings in topology.gateways}
+        gateways |= {settings.name for settings in topology.bridges}
+        parents |= dict.fromkeys(gateways, topology.root.name)
         self._supervisor = Supervisor(parents, self._began, Random(), gateways, in_place)
         self._remind_at: float | None = self._began + REMIND_AFTER
         self._stopping_since: float | None = None
@@ -245,7 +262,9 @@ class Launcher:
         for report in reports:
             if report.startswith(STORAGE):
                 self._set_fault(node.settings.name, unquote(report.removeprefix(STORAGE)))
-        reports = [report for report in reports if not report.startswith(STORAGE)]
+            elif report.startswith(REMOTE):
+                node.broker = unquote(report.removeprefix(REMOTE))
+        reports = [report for report in reports if not report.startswith((STORAGE, REMOTE))]
         if reports and reports != [LEFT]:
             if isinstance(node.settings, GatewaySettings):
                 node.listeners = tuple(reports)
@@ -291,6 +310,7 @@ class Launcher:
             self._handle_reports(node, child)  # Reads all its reports, up to the end of the pipe.
         os.close(child.ready)
         node.child = None
+        node.broker = ""
         self._set_fault(node.settings.name, "")
         last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
         self._handle_no_process(node, describe_exit(code), last_line)
@@ -365,6 +385,7 @@ class Launcher:
             os.path.abspath(telemetry.directory) if telemetry.is_on else None,
             self._topology.root.security.authority or None,
             str(self._directory.operator_token_file.absolute()) if self._topology.requires_tokens else None,
+            tuple(self._bridge_run(self._nodes[bridge.name]) for bridge in self._topology.bridges),
         )
         if run == self._written or time.monotonic() < self._write_at:
             return
@@ -417,13 +438,26 @@ class Launcher:
             restarts=self._supervisor.restarts(name),
         )
 
+    def _bridge_run(self, bridge: _Process) -> BridgeRun:
+        name = bridge.settings.name
+        return BridgeRun(
+            name=name,
+            broker=bridge.broker,
+            state=self._supervisor.state(name).value,
+            pid=bridge.child.pid if bridge.child else None,
+            started_at=bridge.started_at if bridge.child else None,
+            restarts=self._supervisor.restarts(name),
+        )
+
 
 @dataclass(slots=True)
 class _Process:
-    settings: NodeSettings | GatewaySettings
+    settings: NodeSettings | GatewaySettings | BridgeSettings
     body: Callable[[], int]
     child: Child | None = None
     listeners: tuple[str, ...] = ()
+    broker: str = ""
+    """Of a bridge: the address of the broker to which it is connected."""
     started_at: float | None = None
     """Seconds since the Unix epoch."""
     ended: float | None = None

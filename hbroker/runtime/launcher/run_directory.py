@@ -73,11 +73,24 @@ class GatewayRun:
 
 
 @dataclass(frozen=True, slots=True)
+class BridgeRun:
+    """The process of one bridge. `broker`: the address of the other broker; empty: it is not connected. The
+    other fields as in `NodeRun`."""
+
+    name: str
+    broker: str
+    state: str
+    pid: int | None
+    started_at: float | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkRun:
-    """A launcher, its nodes and its gateways. `topology`: the absolute path of the file. `telemetry`: the
-    absolute path of the folder of telemetry; None: the processes write none. `authority`: the absolute path
-    of the certificate of the network's authority; None: security is off. `token`: the absolute path of the
-    operator's token; None: the network requires no tokens."""
+    """A launcher, its nodes, gateways and bridges. `topology`: the absolute path of the file. `telemetry`:
+    the absolute path of the folder of telemetry; None: the processes write none. `authority`: the absolute
+    path of the certificate of the network's authority; None: security is off. `token`: the absolute path of
+    the operator's token; None: the network requires no tokens."""
 
     name: str
     topology: str
@@ -88,6 +101,7 @@ class NetworkRun:
     telemetry: str | None = None
     authority: str | None = None
     token: str | None = None
+    bridges: tuple[BridgeRun, ...] = ()
 
     def has_root_at(self, address: Address) -> bool:
         """Whether its root advertises this address, or this is a loopback address with the root's port."""
@@ -97,9 +111,10 @@ class NetworkRun:
 
     @property
     def is_up(self) -> bool:
-        """Whether every node and gateway serves, except nodes that left because of an order."""
-        states = [node.state for node in self.nodes] + [gateway.state for gateway in self.gateways]
-        return all(state in ("up", "left") for state in states)
+        """Whether every node, gateway and bridge serves, except nodes that left because of an order. A bridge
+        need not be connected to the other broker."""
+        processes: tuple[NodeRun | GatewayRun | BridgeRun, ...] = (*self.nodes, *self.gateways, *self.bridges)
+        return all(process.state in ("up", "left") for process in processes)
 
     def to_json(self) -> dict[str, Any]:
         """The object as `json.dumps` takes it."""
@@ -113,7 +128,8 @@ class NetworkRun:
             GatewayRun(**{**gateway, "listeners": tuple(gateway["listeners"])})
             for gateway in entry["gateways"]
         )
-        return cls(**{**entry, "nodes": nodes, "gateways": gateways})
+        bridges = tuple(BridgeRun(**bridge) for bridge in entry.get("bridges", ()))
+        return cls(**{**entry, "nodes": nodes, "gateways": gateways, "bridges": bridges})
 
 
 class RunDirectory:

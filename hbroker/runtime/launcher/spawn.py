@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 from urllib.parse import quote
 
 from hbroker.addresses import Address, format_address
-from hbroker.config import GatewaySettings, NodeSettings
+from hbroker.config import BridgeSettings, GatewaySettings, NodeSettings
 
 Ready = Callable[[Address], None]
 """A node calls it once, when it serves, with the address to which it is bound."""
@@ -30,7 +30,13 @@ Ready = Callable[[Address], None]
 Listening = Callable[[tuple[str, ...]], None]
 """A gateway calls it once, when it accepts clients, with the URLs of its listeners."""
 
+RemoteChanged = Callable[[str], None]
+"""A bridge calls it with the address of the broker to which it has connected; empty: it is not connected."""
+
 LEFT: Final = "left"
+REGISTERED: Final = "registered"
+REMOTE: Final = "remote:"
+"""Begins the word for a bridge's other broker. Its address follows, URL-quoted; none: it is not connected."""
 STORAGE: Final = "storage:"
 """Begins the word for the disk. The fault follows, URL-quoted; no fault: the disk works again."""
 
@@ -39,6 +45,9 @@ Body = Callable[[NodeSettings, Ready], int]
 
 GatewayBody = Callable[[GatewaySettings, Listening], int]
 """Runs a gateway. Returns its exit code when it ends."""
+
+BridgeBody = Callable[[BridgeSettings, Callable[[], None], RemoteChanged], int]
+"""Runs a bridge. Returns its exit code when it ends."""
 
 SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD})
 """The signals that the launcher handles. A child begins with the default handlers."""
@@ -49,15 +58,15 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """The process of a node or gateway. `ready`: the pipe on which it sends, one per line, where it serves,
-    that it has left, and whether its disk fails."""
+    """The process of a node, gateway or bridge. `ready`: the pipe on which it sends, one per line, where it
+    serves, that it has left, whether its disk fails, and to which broker it is connected."""
 
     pid: int
     ready: int
 
     def read_reports(self) -> list[str]:
-        """What it has reported, without waiting: an address, or URLs; `LEFT`; `STORAGE` with a fault.
-        Empty: there are none, or the process has ended."""
+        """What it has reported, without waiting: an address, or URLs; `LEFT`; `STORAGE` with a fault;
+        `REGISTERED`; `REMOTE` with an address. Empty: there are none, or the process has ended."""
         try:
             return os.read(self.ready, 4096).decode().split()
         except BlockingIOError:
@@ -120,6 +129,16 @@ def report_left() -> None:
 def report_storage(fault: str) -> None:
     """Called in a node's process: the fault of its disk; empty: the disk works again."""
     os.write(_READY_DESCRIPTOR, f"{STORAGE}{quote(fault)}\n".encode())
+
+
+def report_registered() -> None:
+    """Called in a bridge's process: the network has its subscriptions."""
+    os.write(_READY_DESCRIPTOR, f"{REGISTERED}\n".encode())
+
+
+def report_remote(address: str) -> None:
+    """Called in a bridge's process: it is connected to the broker at this address; empty: to none."""
+    os.write(_READY_DESCRIPTOR, f"{REMOTE}{quote(address)}\n".encode())
 
 
 def describe_exit(code: int) -> str:

@@ -2,9 +2,9 @@
 
 1. A node is first started once its parent serves. If it joined earlier, the parent would refuse it, or it
    would be in its parent's way (docs/protocol.md §5.1).
-2. A gateway is first started once all nodes serve. Earlier, its look-ups would lead to ancestors of the later
-   owners, where a message of QoS 0 is lost (docs/guarantees.md). It starts without the missing nodes once the
-   node above it has served for `GATEWAY_TIMEOUT` seconds.
+2. A gateway or a bridge is first started once all nodes serve. Earlier, its look-ups would lead to ancestors
+   of the later owners, where a message of QoS 0 is lost (docs/guarantees.md). It starts without the missing
+   nodes once the node above it has served for `GATEWAY_TIMEOUT` seconds.
 3. From then on each process runs until the network is stopped. If one ends, it is started again after a
    pause. The pause grows with each failure in a row, and is the first again once the process has served for
    `RAN_WELL` seconds. It has jitter, so that processes that died together do not come back together.
@@ -154,8 +154,8 @@ class Supervisor:
     """Decides for the processes of a network, until it is stopped.
 
     `parents`: the node above each process; None: it waits for no other. `gateways`: the names that are
-    gateways. `in_place`: the nodes that hand nothing back when the network stops, and have it at the next
-    start.
+    gateways or bridges. `in_place`: the nodes that hand nothing back when the network stops, and have it at
+    the next start.
     """
 
     def __init__(

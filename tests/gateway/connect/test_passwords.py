@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from contextlib import suppress
-from hashlib import pbkdf2_hmac
+from hashlib import pbkdf2_hmac, sha512
 
 import pytest
 from argon2 import PasswordHasher, extract_parameters
@@ -30,7 +30,14 @@ def pbkdf2(password: bytes, iterations: int = 101) -> str:
     return f"$7${iterations}${b64encode(salt).decode()}${b64encode(digest).decode()}"
 
 
-@pytest.mark.parametrize("hash", [HASH, pbkdf2(b"right")], ids=["argon2id", "mosquitto's"])
+def salted(password: bytes) -> str:
+    digest = sha512(password + b"salt").digest()
+    return f"$6${b64encode(b'salt').decode()}${b64encode(digest).decode()}"
+
+
+@pytest.mark.parametrize(
+    "hash", [HASH, pbkdf2(b"right"), salted(b"right")], ids=["argon2id", "PBKDF2", "SHA-512"]
+)
 def test_a_right_password_is_accepted_and_a_wrong_one_is_refused(hash: str) -> None:
     users = Passwords(parse(f"# users\nann:{hash}\n", "f"), VerifiedPasswordCache(b"secret"))
     assert users.is_remembered("ann", b"right") is False
@@ -67,6 +74,11 @@ def test_new_hashes_take_at_most_half_of_the_memory_budget() -> None:
     assert users.costly == ["bob"]
 
 
+def test_hashes_that_are_guessed_fast_are_known() -> None:
+    hashes = {"ann": HASH, "bob": pbkdf2(b"x"), "eve": salted(b"x")}
+    assert Passwords(hashes, VerifiedPasswordCache(b"")).weak == ["eve"]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -74,13 +86,15 @@ def test_new_hashes_take_at_most_half_of_the_memory_budget() -> None:
         (f":{HASH}", "this is not `user:hash`"),
         ("ann:secret", "a password in plain text"),
         ("ann:$6$abc$def", "a hash that is not known"),
+        ("ann:$6$" + "A" * 86 + "==", "a hash that is not known"),
+        ("ann:$6$$" + "A" * 86 + "==", "a hash that is not known"),
         ("ann:$7$x$YQ==$YQ==", "a hash that is not known"),
         ("ann:$7$99999999999$YQ==$YQ==", "a hash that is not known"),
         ("ann:$argon2id$nonsense", "a hash that is not known"),
         ("ann:$argon2id$v=19$m=4194304,t=1,p=1$YWJjZGVmZ2g$YWJjZGVmZ2g", "a hash that is not known"),
         (f"ok:{HASH}", "has a second password"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_every_error_has_its_line(line: str, message: str) -> None:
     with pytest.raises(ConfigErrors) as caught:

@@ -140,6 +140,31 @@ def test_a_message_that_was_not_read_is_not_acknowledged(endpoint: FakeEndpoint)
     assert control_of(client).has_left
 
 
+def test_with_explicit_acknowledgement_the_application_says_what_it_has_handled(
+    endpoint: FakeEndpoint,
+) -> None:
+    profile = {"client_id": "lamp", "session_expiry": 60.0, "acknowledge": "explicit"}
+    with sync.connect("127.0.0.1", **profile) as client:  # type: ignore[arg-type]
+        one, other = client.subscribe("a", qos=1), client.subscribe("+", qos=1)
+        first, both, last = message(*one._ids), message(*one._ids, *other._ids), message(*one._ids)
+        endpoint.give(first, both, last)
+        taken = [got for _ in range(3) if (got := one.next(5)) is not None]
+        assert all(is_same(got, given) for got, given in zip(taken, (first, both, last), strict=True))
+        assert endpoint.handled_ids == []
+        client.acknowledge(taken[2])
+        client.acknowledge(taken[1])
+        assert endpoint.handled_ids == [(1, last.sequence)]
+        client.acknowledge(taken[1])
+        assert endpoint.handled_ids == [(1, last.sequence), (1, both.sequence)]
+    client.acknowledge(taken[0])
+    assert endpoint.handled_ids == [(1, last.sequence), (1, both.sequence)]
+
+
+def test_only_a_client_with_explicit_acknowledgement_takes_them(endpoint: FakeEndpoint) -> None:
+    with sync.connect("127.0.0.1") as client, pytest.raises(ValueError, match="explicit"):
+        client.acknowledge()
+
+
 def test_unread_messages_of_a_shared_subscription_are_given_back_when_it_ends(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1", acknowledge="handled") as client:
         member = client.subscribe("$share/g/a", qos=1)
