@@ -695,10 +695,19 @@ class StoreDisk:
 
 @final
 class Endpoint(_Core):
-    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Endpoint:
-        """Binds (port 0: any free port) and starts the threads. Raises OSError."""
+    def __new__(
+        cls, config: Config, listen: _Address, workers: int = 1, inherited: list[int] = ...
+    ) -> Endpoint:
+        """Binds (port 0: any free port) and starts the threads. Raises OSError.
+
+        `inherited`: descriptors of UDP sockets of an earlier process, bound to one address, one for each worker.
+        They are used in place of new ones. They are duplicated, and stay the caller's.
+        """
     @property
     def address(self) -> _Address: ...
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors of the sockets, one of each worker, until `shutdown`. Only to duplicate them."""
     def set_credentials(self, credentials: Credentials) -> None:
         """From now on handshakes use these. Peers stay connected. Raises NativeError: security is off."""
     @property

@@ -26,7 +26,7 @@ pub mod worker_handle;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -52,6 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Runs machines until it is shut down or dropped.
 pub struct Endpoint<M: Machine> {
     address: SocketAddr,
+    descriptors: Vec<RawFd>,
     worker_handles: Vec<Arc<WorkerHandle<M>>>,
     endpoint_state: Arc<EndpointState>,
     associations: Option<Arc<Shared>>,
@@ -72,8 +73,21 @@ impl<M: Machine> Endpoint<M> {
         associations: Option<Arc<Shared>>,
         options: Options,
     ) -> io::Result<Self> {
-        let endpoint_state = Arc::new(EndpointState::new()?);
         let sockets = bind_all(machines.len(), listen, options)?;
+        Self::on_sockets(machines, sockets, associations)
+    }
+
+    /// As `new`, with a bound socket for each machine. All have one address.
+    pub fn on_sockets(
+        machines: Vec<M>,
+        sockets: Vec<Socket>,
+        associations: Option<Arc<Shared>>,
+    ) -> io::Result<Self> {
+        if sockets.len() != machines.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let endpoint_state = Arc::new(EndpointState::new()?);
+        let descriptors = sockets.iter().map(|socket| socket.as_fd().as_raw_fd()).collect();
         let address = sockets.first().ok_or(io::ErrorKind::InvalidInput)?.address()?;
         let mut workers = Vec::with_capacity(machines.len());
         for (index, (machine, socket)) in machines.into_iter().zip(sockets).enumerate() {
@@ -82,7 +96,7 @@ impl<M: Machine> Endpoint<M> {
         }
         let worker_handles: Vec<_> = workers.iter().map(Worker::worker_handle).collect();
         let threads = Mutex::new(Vec::new());
-        let endpoint = Self { address, worker_handles, endpoint_state, associations, threads };
+        let endpoint = Self { address, descriptors, worker_handles, endpoint_state, associations, threads };
         for (index, mut worker) in workers.into_iter().enumerate() {
             worker.introduce(&endpoint.worker_handles);
             endpoint.endpoint_state.begin_one();
@@ -102,16 +116,22 @@ impl<M: Machine> Endpoint<M> {
         let endpoint_state = Arc::new(EndpointState::new()?);
         let socket = Socket::bind(listen, Options::default())?;
         let address = socket.address()?;
+        let descriptors = vec![socket.as_fd().as_raw_fd()];
         let sealed = Sealed::new(machine, associations.as_ref(), 0);
         let mut worker = Worker::new(0, sealed, socket, Arc::clone(&endpoint_state))?;
         let worker_handles = vec![worker.worker_handle()];
         worker.introduce(&worker_handles);
         let threads = Mutex::default();
-        Ok((Self { address, worker_handles, endpoint_state, associations, threads }, worker))
+        Ok((Self { address, descriptors, worker_handles, endpoint_state, associations, threads }, worker))
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The sockets, one of each worker, until the shutdown. Only to duplicate them.
+    pub fn descriptors(&self) -> &[RawFd] {
+        &self.descriptors
     }
 
     pub fn workers(&self) -> usize {
