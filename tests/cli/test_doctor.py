@@ -13,8 +13,9 @@ import pytest
 
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
+from hbroker.cli.hosts import doctor
 from hbroker.identity.authority import Authority
-from hbroker.runtime.hosts.checks import disk, network, system
+from hbroker.runtime.hosts.checks import disk, system
 from hbroker.runtime.hosts.checks.finding import Level
 
 Capture = pytest.CaptureFixture[str]
@@ -69,7 +70,7 @@ def _pem(authority: Authority, folder: Path) -> bytes:
 
 @pytest.fixture
 def kitchen(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> Kitchen:
-    monkeypatch.setattr(network, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(doctor, "_PATIENCE_S", 0.2)
     return Kitchen(tmp_path, capsys)
 
 

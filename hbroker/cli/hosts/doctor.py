@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,7 @@ examples:
 
 exit codes: 0 no error was found, 1 there is one, 2 wrong flags or files
 """
+_PATIENCE_S: Final = 3.0
 _STYLES: Final = {"ok": Style.GOOD, "warning": Style.STRONG, "error": Style.BAD}
 
 
@@ -112,7 +114,15 @@ def _findings(nodes: tuple[NodeSettings, ...], folder: Path, has_gateway: bool) 
     roots = {node.root: node.security.authority for node in nodes if node.root and not names}
     for root, authority in roots.items():
         yield network.check_path(root)
-        yield network.check_root(root, authority)
+        yield network.check_root(root, partial(_ask, authority))
+
+
+def _ask(authority: str, root: str) -> None:
+    """Sends the root a request. Raises the errors of a client. `authority`: empty: security is off."""
+    from hbroker import sync
+
+    with sync.connect(root, timeout=_PATIENCE_S, authority=authority or None) as client:
+        client.resolve("$SYS/nodes", timeout=_PATIENCE_S)
 
 
 def _print(finding: Finding) -> None:

@@ -129,10 +129,13 @@ def node(
     from hbroker.addresses import format_address
     from hbroker.cli.output import print_ready
     from hbroker.runtime import logs
+    from hbroker.runtime.hosts.service_manager import tell
     from hbroker.runtime.launcher import ports
     from hbroker.runtime.node.process import run_node
+    from hbroker.runtime.node.succession import Predecessor
     from hbroker.topology.document import COMMAND_LINE
 
+    predecessor = Predecessor.of_environment()
     given = given_flags()
     if config is None and set(given) <= {"log_format", "log_level", "state_dir"}:
         config = _DEFAULT_FILE
@@ -161,12 +164,16 @@ def node(
             remedy="add --memory FILE: the store is beside that file",
         )
     configure_logs(settings, file)
-    ports.require_free(settings.listen)
+    sockets = predecessor.sockets_for(settings)
+    predecessor.await_end()
+    if not sockets:
+        ports.require_free(settings.listen)
 
     def ready(address: Address) -> None:
         print_ready(settings.name, f"{settings.subtree!r} on {format_address(address)}")
+        tell("READY=1")
 
-    return run_node(settings, on_ready=ready, state_path=memory, reload=reload)
+    return run_node(settings, on_ready=ready, state_path=memory, reload=reload, sockets=sockets)
 
 
 def _read(

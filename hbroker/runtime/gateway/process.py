@@ -39,6 +39,7 @@ from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, workspace_for
 from hbroker.runtime.gateway.native_gateway import NativeGateway, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
+from hbroker.runtime.hosts.service_manager import Watchdog
 from hbroker.runtime.launcher.ports import require_listeners
 from hbroker.runtime.logs import EventLog, audit_fields
 from hbroker.runtime.process_usage import resident_bytes
@@ -133,6 +134,7 @@ class _Process:
             MOST_RUNNING, thread_name_prefix="passwords", initializer=_lower_own_priority
         )
         self._timer: asyncio.TimerHandle | None = None
+        self._watchdog = Watchdog()
         self._is_stopping = False
         self._has_failed = False
         self._ended = asyncio.Event()
@@ -199,6 +201,7 @@ class _Process:
             fields = audit_fields(self._settings.name, gateway_event.name, gateway_event.fields)
             self._guard(control.audit, now, gateway_event.name, fields)
         self._check_progress(now)
+        self._watchdog.ping()
         self._plan(now, at_once=BATCH in (len(events), len(messages), len(mqtt_events)))
 
     def _plan(self, now: int, *, at_once: bool) -> None:
@@ -208,6 +211,8 @@ class _Process:
         pause = None if due is None else max(_SHORTEST_S, (due - now) / 1e6)
         if at_once:
             pause = 0.0
+        if self._watchdog.interval_s is not None:
+            pause = min(self._watchdog.interval_s, self._watchdog.interval_s if pause is None else pause)
         loop = asyncio.get_running_loop()
         self._timer = None if pause is None else loop.call_later(pause, self._iterate)
 

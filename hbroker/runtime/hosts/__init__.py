@@ -3,7 +3,7 @@
     join_token      all that one node needs, in one file: `hbroker keys issue` writes it
     node_folder     the folder of such a node: its file, its keys and its state
     checks/         what `hbroker doctor` finds out about the host
-    notify          tells the service manager that the process serves
+    service_manager what the process tells systemd, and what systemd has kept for it
 
 `node_folder` imports `join_token`. Nothing else here imports another.
 """

@@ -61,6 +61,16 @@ def fill(folder: Path, token: JoinToken, place: Place | None) -> None:
     replace_file(folder / "join.key", [token.join_key, b"\n"])
     if place is not None:
         replace_file(folder / NODE_FILE, [_text(token, place).encode()])
+    _give_to_owner(folder)
+
+
+def _give_to_owner(folder: Path) -> None:
+    """Gives the files to the owner of their folder: root renews the keys of a service that runs as another
+    user. Raises OSError."""
+    owner = folder.stat()
+    if owner.st_uid != os.geteuid():
+        for file in folder.iterdir():
+            os.chown(file, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _text(token: JoinToken, place: Place) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Final
 
-from hbroker import sync
 from hbroker.addresses import Address, format_address
 from hbroker.config import NodeSettings
 from hbroker.errors import HBrokerError, Unreachable
@@ -16,7 +16,6 @@ __all__ = ["check_path", "check_port", "check_root"]
 
 LEAST_MTU: Final = 1_280
 """Bytes (RFC 8200 §5). Nodes send datagrams of 1,200 bytes before they have found the MTU (RFC 9000 §14)."""
-PATIENCE_S: Final = 3.0
 _IP_MTU: Final = 14
 _IPV6_MTU: Final = 24
 
@@ -53,12 +52,11 @@ def check_path(root: Address) -> Finding:
     return ok("path", f"from {own} to {root[0]}, MTU {mtu:,}")
 
 
-def check_root(root: Address, authority: str) -> Finding:
-    """Whether the root answers. `authority`: the certificate of its authority; empty: security is off."""
+def check_root(root: Address, ask: Callable[[str], object]) -> Finding:
+    """Whether the root answers. `ask(address)` sends it a request, and raises the errors of a client."""
     at = format_address(root)
     try:
-        with sync.connect(at, timeout=PATIENCE_S, authority=authority or None) as client:
-            client.resolve("$SYS/nodes", timeout=PATIENCE_S)
+        ask(at)
     except Unreachable:
         what = f"{at} does not answer: it does not run, a firewall is between, or it has another authority"
         return warning("root", what, f"hbroker doctor, at the root; ss -ulpn 'sport = :{root[1]}'")
