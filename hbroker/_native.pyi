@@ -729,6 +729,10 @@ class Endpoint(_Core):
         """
     def drain(self, timeout_s: float) -> bool:
         """Blocks until everything that is queued was sent and, if it is reliable, acknowledged."""
+    def reset_peers(self) -> None:
+        """Takes no more datagrams, and tells all peers that opened links that these are gone (§3.6). They begin
+        anew at once, and what they send waits in the sockets for the next process, which has inherited them.
+        """
     def shutdown(self) -> None:
         """Stops the threads, closes the sockets, and stores what was given to the store. Idempotent."""
     def open_store(self, folder: str, syncs: bool, most_bytes: int) -> tuple[list[str], int]:

@@ -90,11 +90,8 @@ def join(
     folder = (folder or default_folder(certificate.name)).absolute()
     file = folder / NODE_FILE
     has_joined = file.exists()
-    if has_joined and (root or subtrees or listen or advertise):
-        remedy = f"change {file}, or leave out --root, --subtree, --listen and --advertise"
-        raise ConfigError(
-            "this node has joined already, and keeps its settings", file=str(file), remedy=remedy
-        )
+    if has_joined:
+        _require_same(file, root, subtrees, listen, advertise)
     place = None
     if not has_joined:
         place = _place(str(token), found, certificate, root, subtrees, listen, advertise)
@@ -113,6 +110,25 @@ def join(
         return launch(arguments, folder / "node.log")
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "hbroker", *arguments])
+
+
+def _require_same(
+    file: Path, root: str | None, subtrees: tuple[str, ...], listen: str | None, advertise: str | None
+) -> None:
+    """Raises ConfigError if a flag says something else than the node's file, and ConfigErrors if that is
+    wrong."""
+    from hbroker.topology.node_file import load_node
+
+    before = load_node(file, {}).settings
+    given = {"root": root, "listen": listen, "advertise": advertise}
+    wrong = [key for key, value in given.items() if load_node(file, {key: value}).settings != before]
+    if subtrees and set(subtrees) != set(before.subtrees):
+        wrong.append("subtree")
+    if wrong:
+        remedy = f"change the file, or leave out {', '.join(f'--{name}' for name in wrong)}"
+        raise ConfigError(
+            "this node has joined already, and keeps its settings", file=str(file), remedy=remedy
+        )
 
 
 def _place(

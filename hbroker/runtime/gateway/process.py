@@ -1,7 +1,7 @@
 """A gateway's process: the native core, the control over it, threads for what blocks, and signals.
 
-- SIGTERM or SIGINT: the gateway disconnects every client, waits until wills and records are distributed, and
-  ends. A second one ends it at once.
+- SIGTERM, SIGINT or SIGUSR1: the gateway disconnects every client, waits until wills and records are
+  distributed, and ends. A second one ends it at once.
 - SIGHUP: the gateway reads passwords, rules and certificates again; if it was started from a topology file,
   also that file, with its limits and listeners. If a file has an error, all of them stay as they were, and
   the log has the error.
@@ -141,7 +141,7 @@ class _Process:
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload_files)
         # SIGHUP may have come since the files were read.

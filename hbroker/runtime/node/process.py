@@ -216,7 +216,9 @@ class _Process:
             if file_watch is not None:
                 file_watch.cancel()
             self._driver.stop()
-            if not self._has_failed:
+            if not self._has_failed and self._successor.is_ready:
+                self._endpoint.reset_peers()
+            elif not self._has_failed:
                 await asyncio.to_thread(self._endpoint.drain, self._drain_s)
             self._endpoint.shutdown()
             self._check_store()

@@ -91,7 +91,8 @@ class Successor:
         self._on_failed = on_failed
         self._stream: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_ready = False
+        self.is_ready = False
+        """Whether the successor can take over."""
 
     @property
     def is_under_way(self) -> bool:
@@ -100,6 +101,8 @@ class Successor:
 
     def start(self, descriptors: Sequence[int]) -> int:
         """Starts it, with the sockets of the node. Returns its process id. Raises OSError."""
+        # The service manager waits for pings of whichever process is the main one.
+        environment = {name: value for name, value in os.environ.items() if name != "WATCHDOG_PID"}
         ours, theirs = socket.socketpair()
         duplicates = [os.dup(descriptor) for descriptor in descriptors]
         try:
@@ -108,7 +111,7 @@ class Successor:
             self._process = subprocess.Popen(
                 [sys.executable, *sys.orig_argv[1:]],
                 pass_fds=passed,
-                env={**os.environ, _VARIABLE: ",".join(map(str, passed))},
+                env={**environment, _VARIABLE: ",".join(map(str, passed))},
             )
         except OSError:
             ours.close()
@@ -127,7 +130,7 @@ class Successor:
         the unit from now on. Any other one is ended, too: something else than its start ends this process."""
         if self._stream is None or self._process is None:
             return
-        if self._is_ready:
+        if self.is_ready:
             tell(f"MAINPID={self._process.pid}")
             self._process.returncode = 0  # Nobody waits for it: it outlives this process.
         else:
@@ -143,7 +146,7 @@ class Successor:
         except OSError:
             answer = b""
         if answer == _READY:
-            self._is_ready = True
+            self.is_ready = True
             self._on_ready()
             return
         self._stream.close()

@@ -118,8 +118,12 @@ def test_a_second_token_replaces_the_keys_and_not_the_settings(house: House, cap
     file = house.node / "node.yaml"
     file.write_text(file.read_text().replace("info", "debug"))
     before = (house.node / "kitchen.crt").read_bytes()
-    assert house.join() == USAGE  # It gives --root.
-    assert "this node has joined already" in capsys.readouterr().err
+    for other in (("--listen", "127.0.0.1:7799"), ("--subtree", "home/attic"), ("--advertise", "192.0.2.1")):
+        assert house.join(*other) == USAGE
+        assert f"has joined already, and keeps its settings; change the file, or leave out {other[0]}" in (
+            capsys.readouterr().err
+        )
+    assert house.join("--listen", "127.0.0.1:0") == DONE, "as before"
     house.issue()
     assert main(["join", "--token", str(house.token), "--dir", str(house.node), "--no-start"]) == DONE
     assert "SIGHUP" in capsys.readouterr().out

@@ -509,6 +509,10 @@ impl Machine for Engine {
         self.has_output()
     }
 
+    fn reset_peers(&mut self, now: Micros) {
+        self.reset_peers(now);
+    }
+
     fn is_drained(&self) -> bool {
         self.is_drained()
     }

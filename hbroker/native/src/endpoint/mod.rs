@@ -221,6 +221,20 @@ impl<M: Machine> Endpoint<M> {
         self.worker_handles.iter().all(|worker_handle| worker_handle.drain(deadline))
     }
 
+    /// Takes no more datagrams, and tells all peers that opened links that these are gone, and their keys
+    /// (§3.6). They begin anew at once, and what they send waits in the sockets for the next process.
+    pub fn reset_peers(&self) {
+        self.endpoint_state.deaf.store(true, Ordering::Release);
+        self.worker_handles.iter().for_each(|worker_handle| worker_handle.waker.wake());
+        for worker_handle in &self.worker_handles {
+            worker_handle.send_off(|sealed, now| sealed.machine.reset_peers(now));
+        }
+        // Only then, because the resets of links are sealed.
+        if let Some(first) = self.worker_handles.first() {
+            first.send_off(|sealed, _| sealed.reset_associations());
+        }
+    }
+
     /// Stops the threads and closes the sockets. Datagrams that can leave at once still do. Idempotent.
     pub fn shutdown(&self) {
         self.endpoint_state.stop.store(true, Ordering::Release);
@@ -267,6 +281,8 @@ pub struct EndpointState {
     pub output: OutputSignal,
     /// The workers must end.
     pub stop: AtomicBool,
+    /// The workers take no more datagrams: what comes is for the next process.
+    pub deaf: AtomicBool,
     state: Mutex<RunState>,
     ended: Condvar,
 }
@@ -282,6 +298,7 @@ impl EndpointState {
             clock: Clock::start(),
             output: OutputSignal::new()?,
             stop: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
             state: Mutex::new(RunState { running: 0, fault: None }),
             ended: Condvar::new(),
         })

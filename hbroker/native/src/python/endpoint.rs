@@ -82,6 +82,11 @@ impl Endpoint {
         Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.drain(timeout))))
     }
 
+    fn reset_peers(self_: PyRef<'_, Self>, py: Python<'_>) {
+        let core = &self_.as_super().core;
+        py.detach(|| core.endpoint().map(crate::endpoint::Endpoint::reset_peers));
+    }
+
     fn shutdown(self_: PyRef<'_, Self>, py: Python<'_>) {
         let core = &self_.as_super().core;
         py.detach(|| {

@@ -162,3 +162,18 @@ fn what_the_kernel_drops_is_counted() {
     // A second count may still be on its way.
     assert!((1_001..=sent).contains(&(counter(&endpoint, "socket.datagrams_in") + dropped)));
 }
+
+#[test]
+fn after_the_resets_what_comes_waits_for_the_next_process() {
+    let endpoint = start(echoes(1));
+    let client = std_client();
+    client.send_to(b"one", endpoint.address()).unwrap();
+    assert_eq!(client.recv(&mut [0; 8]).unwrap(), 3);
+    let kept = Socket::inherit(endpoint.descriptors()[0], Options::default()).unwrap();
+    endpoint.reset_peers();
+    client.send_to(b"late", endpoint.address()).unwrap();
+    endpoint.shutdown();
+    let next = Endpoint::on_sockets(echoes(1), vec![kept], None).unwrap();
+    assert_eq!(client.recv(&mut [0; 8]).unwrap(), 4);
+    assert_eq!(counter(&next, "socket.datagrams_in"), 1);
+}
