@@ -2,6 +2,7 @@
 
 - SIGTERM, SIGINT or SIGUSR1: the gateway disconnects every client, waits until wills and records are
   distributed, and ends. A second one ends it at once.
+- SIGUSR2: the gateway logs everything, and after another one what it logged before.
 - SIGHUP: the gateway reads passwords, rules and certificates again; if it was started from a topology file,
   also that file, with its limits and listeners. If a file has an error, all of them stay as they were, and
   the log has the error.
@@ -41,7 +42,7 @@ from hbroker.runtime.gateway.native_gateway import NativeGateway, native_listene
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.hosts.service_manager import Watchdog
 from hbroker.runtime.launcher.ports import require_listeners
-from hbroker.runtime.logs import EventLog, audit_fields
+from hbroker.runtime.logs import EventLog, audit_fields, level, set_level
 from hbroker.runtime.process_usage import resident_bytes
 from hbroker.runtime.telemetry import Facts, Recorder
 
@@ -135,6 +136,8 @@ class _Process:
         )
         self._timer: asyncio.TimerHandle | None = None
         self._watchdog = Watchdog()
+        self._log_level = level()
+        self._is_debugging = False
         self._is_stopping = False
         self._has_failed = False
         self._ended = asyncio.Event()
@@ -143,6 +146,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGUSR2, self._switch_debug)
         loop.add_signal_handler(signal.SIGHUP, self._reload_files)
         # SIGHUP may have come since the files were read.
         self._set_credentials(credentials_of(self._settings.security))
@@ -284,6 +288,13 @@ class _Process:
         self._guard(self._control.stop, clock())
         asyncio.get_running_loop().call_later(STOP_TIMEOUT, self._ended.set)
         self._iterate()
+
+    def _switch_debug(self) -> None:
+        """Handles SIGUSR2."""
+        self._is_debugging = not self._is_debugging
+        wanted = "debug" if self._is_debugging else self._log_level
+        set_level(wanted)
+        self._log.info("log_level_changed", now=wanted)
 
     def _reload_files(self) -> None:
         """Handles SIGHUP. While the files are read, clients are served."""

@@ -37,7 +37,7 @@ from hbroker.identity.authority import AuthorityCertificate
 from hbroker.identity.certificate import NodeCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.identity.revocation_list import RevocationAuthority
-from hbroker.protocol.events import NodeEvent, event_name
+from hbroker.protocol.events import LogLevelOrdered, NodeEvent, event_name
 from hbroker.protocol.node import Node
 from hbroker.rights.token import verify
 from hbroker.rights.verified import VerifiedToken
@@ -45,7 +45,7 @@ from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, node_certificate
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.hosts.service_manager import SOCKETS, Watchdog, tell
-from hbroker.runtime.logs import EventLog, audit_fields
+from hbroker.runtime.logs import EventLog, audit_fields, set_level
 from hbroker.runtime.node.event_entries import WARNINGS, entry_of
 from hbroker.runtime.node.revoked_file_watch import RevokedFileWatch
 from hbroker.runtime.node.state_files import NodeStateFiles
@@ -398,6 +398,8 @@ class _Process:
         return False
 
     def _log_event(self, node_event: NodeEvent) -> None:
+        if isinstance(node_event, LogLevelOrdered):
+            set_level(node_event.level)
         log = self._log.warning if isinstance(node_event, WARNINGS) else self._log.info
         self._tell(log, event_name(type(node_event)), entry_of(node_event))
 
