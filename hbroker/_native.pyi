@@ -695,10 +695,19 @@ class StoreDisk:
 
 @final
 class Endpoint(_Core):
-    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Endpoint:
-        """Binds (port 0: any free port) and starts the threads. Raises OSError."""
+    def __new__(
+        cls, config: Config, listen: _Address, workers: int = 1, inherited: list[int] = ...
+    ) -> Endpoint:
+        """Binds (port 0: any free port) and starts the threads. Raises OSError.
+
+        `inherited`: descriptors of UDP sockets of an earlier process, bound to one address, one for each worker.
+        They are used in place of new ones. They are duplicated, and stay the caller's.
+        """
     @property
     def address(self) -> _Address: ...
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors of the sockets, one of each worker, until `shutdown`. Only to duplicate them."""
     def set_credentials(self, credentials: Credentials) -> None:
         """From now on handshakes use these. Peers stay connected. Raises NativeError: security is off."""
     @property
@@ -720,6 +729,10 @@ class Endpoint(_Core):
         """
     def drain(self, timeout_s: float) -> bool:
         """Blocks until everything that is queued was sent and, if it is reliable, acknowledged."""
+    def reset_peers(self) -> None:
+        """Takes no more datagrams, and tells all peers that opened links that these are gone (§3.6). They begin
+        anew at once, and what they send waits in the sockets for the next process, which has inherited them.
+        """
     def shutdown(self) -> None:
         """Stops the threads, closes the sockets, and stores what was given to the store. Idempotent."""
     def open_store(self, folder: str, syncs: bool, most_bytes: int) -> tuple[list[str], int]:

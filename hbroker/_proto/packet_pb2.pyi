@@ -75,6 +75,10 @@ class OrderKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ORDER_KIND_LEAVE: _ClassVar[OrderKind]
     ORDER_KIND_CLAIM: _ClassVar[OrderKind]
     ORDER_KIND_HAND_BACK: _ClassVar[OrderKind]
+    ORDER_KIND_LOG_DEBUG: _ClassVar[OrderKind]
+    ORDER_KIND_LOG_INFO: _ClassVar[OrderKind]
+    ORDER_KIND_LOG_WARNING: _ClassVar[OrderKind]
+    ORDER_KIND_LOG_ERROR: _ClassVar[OrderKind]
 
 class TransferPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -124,6 +128,10 @@ ORDER_KIND_UNSPECIFIED: OrderKind
 ORDER_KIND_LEAVE: OrderKind
 ORDER_KIND_CLAIM: OrderKind
 ORDER_KIND_HAND_BACK: OrderKind
+ORDER_KIND_LOG_DEBUG: OrderKind
+ORDER_KIND_LOG_INFO: OrderKind
+ORDER_KIND_LOG_WARNING: OrderKind
+ORDER_KIND_LOG_ERROR: OrderKind
 TRANSFER_PHASE_RECORDS: TransferPhase
 TRANSFER_PHASE_READY: TransferPhase
 TRANSFER_PHASE_COMMIT: TransferPhase

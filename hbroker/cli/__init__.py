@@ -1,6 +1,7 @@
 """The command line: `hbroker <command> …` (docs/commands.md).
 
-    network/    up, down, status, tree, audit, resolve, move, apply, leave, node
+    network/    up, down, status, tree, audit, resolve, move, apply, leave, log, node
+    hosts/      join, doctor
     gateways/   gateway, clients, kick, passwd
     analysis/   analyze
     bench/      bench

@@ -344,7 +344,7 @@ def _require_identity(settings: NodeSettings, identity: str) -> None:
         raise ConfigError(
             f"the node {settings.name} has no certificate in {identity}",
             file="command line",
-            remedy=f"`hbroker keys issue {names} --out DIR` makes one; then add --identity DIR",
+            remedy=f"`hbroker keys issue {names}` makes a token, with which `hbroker join` puts it there",
         )
 
 

@@ -13,7 +13,7 @@ import click
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import PATH, WHOLE, authority_of, state_dir_flag, with_authority
+from hbroker.cli.flags import ADDRESS, PATH, WHOLE, authority_of, state_dir_flag, with_authority
 from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,20 +30,22 @@ start by themselves (`hbroker node`), and for nodes on other hosts.
   rotate NETWORK STEP     replaces the authority by another one while the network runs, in the
                           steps 1, 2 and 3. Each says what is to be done before the next one. A
                           step can be done again
-  issue NAME SUBTREE...   writes what one node needs into the folder --out: NAME.crt, NAME.key
-                          (a secret) and authority.crt. If the folder has the node's key already,
+  issue NAME SUBTREE...   writes a join token (a secret): one file with all that `hbroker join`
+                          needs on another host. If the file is a join token of this node already,
                           the certificate is renewed for the same key
 
 examples:
   hbroker keys init topologies/home.yaml
-  hbroker keys issue kitchen home/kitchen --out kitchen
-  scp -r kitchen kitchen-host:     there, `hbroker node` takes the folder: see its help
+  hbroker keys issue kitchen home/kitchen --root 192.0.2.1:7700
+  scp kitchen.join kitchen-host:   there: hbroker join --token kitchen.join
   hbroker keys rotate home 1
 
 exit codes: 0 done, 1 a file cannot be written, 2 wrong flags or topology, or no authority here
 """
 
 _YEAR_DAYS: Final = 365
+_LOOPBACK: Final = ("127.", "[::1]")
+"""What addresses begin with that no other host reaches."""
 _CLIENTS_LOOK_S: Final = 6.0
 """Clients look every five seconds whether their files have changed."""
 
@@ -51,7 +53,12 @@ _CLIENTS_LOOK_S: Final = 6.0
 @command("keys", _TEXT)
 @click.argument("action", type=click.Choice(["init", "issue", "rotate"]))
 @click.argument("arguments", metavar="...", nargs=-1, required=True)
-@click.option("--out", type=PATH, metavar="DIR", help="issue: the folder to write")
+@click.option("--out", type=PATH, metavar="FILE", help="issue: the file to write (default: NAME.join)")
+@click.option(
+    "--root",
+    type=ADDRESS,
+    help="issue: the root, as the other host reaches it (default: as the network last ran)",
+)
 @click.option("--days", type=WHOLE, metavar="N", help=f"issue: how long it is valid (default: {_YEAR_DAYS})")
 @click.option("--network", metavar="NAME", help="issue: whose authority signs, if there are several")
 @state_dir_flag
@@ -59,12 +66,13 @@ def keys(
     action: str,
     arguments: tuple[str, ...],
     out: Path | None,
+    root: str | None,
     days: int | None,
     network: str | None,
     state_dir: Path,
 ) -> int:
     """Returns when the files are written. Raises UsageError, ConfigErrors, HBrokerError and OSError."""
-    if action != "issue" and (out or days or network):
+    if action != "issue" and (out or root or days or network):
         raise click.UsageError(f"{action} takes --state-dir only")
     if action == "init":
         if len(arguments) != 1:
@@ -75,9 +83,10 @@ def keys(
             raise click.UsageError("rotate is followed by the name of a network, and by 1, 2 or 3")
         return _rotate(with_authority(state_dir, arguments[0]), arguments[1])
     name, *subtrees = arguments
-    if not subtrees or out is None:
-        raise click.UsageError("issue is followed by a name and its subtrees, and needs --out")
-    return _issue(name, subtrees, out, days or _YEAR_DAYS, with_authority(state_dir, network))
+    if not subtrees:
+        raise click.UsageError("issue is followed by a name and its subtrees")
+    file = out or Path(f"{name}.join")
+    return _issue(name, subtrees, file, root, days or _YEAR_DAYS, with_authority(state_dir, network))
 
 
 def _init(file: str, state_dir: Path) -> int:
@@ -106,20 +115,43 @@ def _init(file: str, state_dir: Path) -> int:
     return DONE
 
 
-def _issue(name: str, subtrees: list[str], out: Path, days: int, directory: RunDirectory) -> int:
-    from hbroker.identity.node_identity import Identity
-    from hbroker.storage.disk import replace_file
+def _issue(
+    name: str, subtrees: list[str], out: Path, root: str | None, days: int, directory: RunDirectory
+) -> int:
+    from hbroker.runtime.hosts.join_token import JoinToken
+    from hbroker.runtime.launcher.network_key import key_of
 
     authority = authority_of(directory)
-    try:
-        key = Identity.load(out, name).key
-    except FileNotFoundError:
-        key = None
-    identity = authority.issue(name, subtrees, time.time(), validity_s=days * 86_400, key=key)
-    identity.save(out)
-    replace_file(out / "authority.crt", [(directory.authority / "authority.crt").read_bytes()])
-    print(f"{out}: {name} may own {', '.join(subtrees)} in {authority.network} for {days} days")
+    run = directory.read()
+    if run is None and not directory.join_key_file.exists():
+        remedy = "make it with `hbroker keys init FILE`"
+        raise ConfigError("the network has no join key", file=str(directory.path), remedy=remedy)
+    join_key = key_of(directory, run)
+    if run and not root:
+        known = next((node.address for node in run.nodes if not node.subtree), "")
+        root = "" if known.startswith(_LOOPBACK) else known
+    identity = authority.issue(name, subtrees, time.time(), validity_s=days * 86_400, key=_key_in(out, name))
+    requires_tokens = run.token is not None if run else directory.operator_token_file.exists()
+    believed = (directory.authority / "authority.crt").read_bytes()
+    JoinToken(root or "", requires_tokens, join_key, identity, believed).write(out)
+    print(f"{out}: {name} may own {', '.join(subtrees)} in {authority.network} for {days} days (a secret)")
+    where = "" if root else " --root HOST:PORT"
+    print(f"on the other host: hbroker join --token {out.name}{where}")
     return DONE
+
+
+def _key_in(file: Path, name: str) -> bytes | None:
+    """The key of the node in an earlier join token; None: there is no file. Raises ConfigError and
+    ConfigErrors if the file is something else."""
+    from hbroker.runtime.hosts.join_token import JoinToken
+
+    if not file.exists():
+        return None
+    identity = JoinToken.read(file).identity
+    if identity.certificate.name != name:
+        remedy = "name another file with --out"
+        raise ConfigError(f"that is for the node {identity.certificate.name}", file=str(file), remedy=remedy)
+    return identity.key
 
 
 def _rotate(directory: RunDirectory, step: str) -> int:
@@ -163,8 +195,8 @@ Then: hbroker keys rotate {network} 2""",
     """\
 the other authority signs from now on.
 If `hbroker up` does not run the nodes of this host, call `hbroker keys init FILE`, and send them
-SIGHUP. For each node on another host call `hbroker keys issue`, copy what it writes, and send
-SIGHUP there. Make all tokens anew, too, with `hbroker token create`.
+SIGHUP. For each node on another host call `hbroker keys issue`, and there `hbroker join --token
+FILE --no-start`, and send it SIGHUP. Make all tokens anew, too, with `hbroker token create`.
 Then: hbroker keys rotate {network} 3""",
     """\
 the old authority is not believed any more.

@@ -19,6 +19,7 @@ __all__ = [
     "Joined",
     "LeaseLost",
     "Left",
+    "LogLevelOrdered",
     "NameTaken",
     "NodeEvent",
     "OrderRefused",
@@ -92,6 +93,13 @@ class Ordered:
     subtree: str
     address: Address
     client: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLevelOrdered:
+    """From now on events that are at least so severe are logged: `debug`, `info`, `warning` or `error`."""
+
+    level: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +204,7 @@ NodeEvent: TypeAlias = (
     | LeaseLost
     | PolicyLowered
     | Ordered
+    | LogLevelOrdered
     | OrderRefused
     | Left
     | ChildJoined

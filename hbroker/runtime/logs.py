@@ -75,7 +75,17 @@ def configure(
     logger = logging.getLogger("hbroker")
     logger.handlers[:] = [handler]
     logger.propagate = False
-    logger.setLevel(level.upper())
+    set_level(level)
+
+
+def level() -> str:
+    """The level from which on this process writes its events."""
+    return logging.getLevelName(logging.getLogger("hbroker").getEffectiveLevel()).lower()
+
+
+def set_level(level: str) -> None:
+    """From now on writes the events of this process that are at least so severe."""
+    logging.getLogger("hbroker").setLevel(level.upper())
 
 
 class TextFormatter(logging.Formatter):

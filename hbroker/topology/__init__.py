@@ -5,6 +5,7 @@ convenience for processes that start together. Reading goes on after an error, s
 
     parse       the text of a file -> a valid `Topology`, or all errors; it calls the readers below
     flags       the settings of one node or gateway from command-line flags, under the same rules
+    node_file   the settings of one node from a file of its own, whose keys are those flags
     rules       what must hold between entries: one root, no name or subtree twice
     gateways    reads `gateways`, and what `auth` says about MQTT clients
     bridges     reads `bridges`
@@ -13,9 +14,9 @@ convenience for processes that start together. Reading goes on after an error, s
     model       the valid, frozen `Topology`; `render` writes it as the text of a file
     moves       which subtrees running nodes must give away or claim to match a `Topology`
 
-Imports go downward: `parse` and `flags` import `rules`, which imports `gateways`, which imports `sections`,
-and all readers import `document`. `model` imports `plan`. Outside, only `config`, `errors`, `hostnames` and
-`subtree` of hbroker are imported.
+Imports go downward: `node_file` imports `flags`. `parse` and `flags` import `rules`, which imports
+`gateways`, which imports `sections`, and all readers import `document`. `model` imports `plan`. Outside, only
+`config`, `errors`, `hostnames` and `subtree` of hbroker are imported.
 """
 
 from hbroker.topology.model import Topology

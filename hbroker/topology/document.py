@@ -20,6 +20,9 @@ from hbroker.errors import ConfigError, ConfigErrors
 
 T = TypeVar("T")
 
+COMMAND_LINE = "command line"
+"""Stands for the name of the file in errors of flags."""
+
 MAX_BYTES = 1 << 20
 """The largest file, in bytes. It would list ten thousand nodes."""
 
@@ -45,7 +48,8 @@ class Report:
     def error(self, at: yaml.Node | int | None, message: str, remedy: str) -> None:
         """Notes an error at a YAML node, at a line (from 1), or, with None, of the file as a whole."""
         line = line_of(at) if isinstance(at, yaml.Node) else at
-        self._errors.append(ConfigError(message, file=self.file, line=line, remedy=remedy))
+        file = COMMAND_LINE if isinstance(at, yaml.Node) and line is None else self.file
+        self._errors.append(ConfigError(message, file=file, line=line, remedy=remedy))
 
     def raise_if_any(self) -> None:
         """Raises ConfigErrors with all noted errors, in the order of their lines, if there is any."""

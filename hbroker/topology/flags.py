@@ -11,7 +11,7 @@ import yaml
 from hbroker.addresses import Address
 from hbroker.config import GatewaySettings, NodeSettings
 from hbroker.hostnames import resolve_host
-from hbroker.topology.document import Report
+from hbroker.topology.document import COMMAND_LINE, Report
 from hbroker.topology.gateways import (
     GATEWAY_LIMIT_RANGES,
     LISTENER_RANGES,
@@ -32,8 +32,6 @@ from hbroker.topology.sections import (
     read_node,
     read_workspaces,
 )
-
-COMMAND_LINE = "command line"
 
 _NUMBERS = frozenset({"workers", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES, *LISTENER_RANGES, *QUOTA_RANGES})
 """Keys whose values are numbers. In a file, a value without quotes shows that it is a number."""
@@ -57,15 +55,13 @@ def node_from_flags(
     the node the root. Raises ConfigErrors with all errors.
     """
     report = Report(COMMAND_LINE)
-    keys = _mapping(node)
-    if also:
-        keys.value.append((_scalar("also"), _sequence([_scalar(subtree) for subtree in also])))
-    parsed = read_node(keys, 1, report, resolve_host)
+    parsed = read_node(flag_mapping(node, also=also), 1, report, resolve_host)
     check_node(parsed, report)
     join_key = read_auth(_mapping(auth), report, Path()) if any(auth.values()) else b""
     bounds = read_limits(_mapping(limits), report)
     quotas = read_workspaces(_quotas(workspaces), report) if workspaces else ()
-    address = _root(root, parsed.subtree, report)
+    check_root(root, parsed.subtree, report)
+    address = None if root is None else read_address(_scalar(root), "root", report, resolve_host, None)
     report.raise_if_any()
     settings = parsed.settings(join_key, bounds, address, quotas)
     assert settings is not None, "a node without a name, a subtree or an address was reported"
@@ -125,12 +121,26 @@ def join_key_from_file(path: Path) -> bytes:
     return key
 
 
-def _root(text: str | None, subtree: str | None, report: Report) -> Address | None:
-    if text is not None and subtree == "":
+def check_root(root: object, subtree: str | None, report: Report) -> None:
+    """Notes an error if a node with this subtree has a root to join and must not, or has none and needs it.
+    `root`: None: it has none."""
+    if root is not None and subtree == "":
         report.error(None, "the root of a network joins nobody", "leave out --root, or give a --subtree")
-    if text is None and subtree:
+    if root is None and subtree:
         report.error(None, f"no root to join for the subtree {subtree!r}", "add --root <address>:<port>")
-    return read_address(_scalar(text), "root", report, resolve_host, None) if text is not None else None
+
+
+def flag_mapping(
+    flags: Mapping[str, str | None], *, also: Sequence[str] = (), workspaces: Sequence[str] = ()
+) -> yaml.MappingNode:
+    """The flags of a node as the mapping that a file would have. The parameters are as in
+    `node_from_flags`."""
+    mapping = _mapping(flags)
+    if also:
+        mapping.value.append((_scalar("also"), _sequence([_scalar(subtree) for subtree in also])))
+    if workspaces:
+        mapping.value.append((_scalar("workspaces"), _quotas(workspaces)))
+    return mapping
 
 
 def _mapping(values: Mapping[str, str | None]) -> yaml.MappingNode:

@@ -11,14 +11,18 @@ import pytest
 from hbroker.cli import main
 from hbroker.cli.exits import FAILED, USAGE
 from hbroker.identity.authority import Authority
-from hbroker.identity.node_identity import Identity
+from hbroker.runtime.hosts.join_token import JoinToken
 from hbroker.runtime.launcher.run_directory import RunDirectory
+
+JOIN_KEY = "0123456789abcdef"
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """The state directory of a network with an authority."""
-    Authority.create("house", time.time()).save(tmp_path / "state" / "house" / "authority")
+    """The state directory of a network with an authority and a join key."""
+    house = tmp_path / "state" / "house"
+    Authority.create("house", time.time()).save(house / "authority")
+    (house / "join.key").write_text(f"{JOIN_KEY}\n")
     return tmp_path / "state"
 
 
@@ -33,26 +37,44 @@ def issue(state: Path, out: Path, *arguments: str) -> int:
     return main(["keys", "issue", *arguments, "--out", str(out), "--state-dir", str(state)])
 
 
-def test_the_folder_has_what_a_node_needs(
+def test_the_token_has_what_a_node_needs(
     state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "cellar"
-    assert issue(state, out, "cellar", "home/cellar", "home/attic", "--days", "30") == 0
-    assert capsys.readouterr().out == f"{out}: cellar may own home/cellar, home/attic in house for 30 days\n"
-    assert {file.name for file in out.iterdir()} == {"cellar.crt", "cellar.key", "authority.crt"}
-    found = Authority.load(state / "house" / "authority").verify(
-        Identity.load(out, "cellar").chain[0], time.time()
-    )
+    out = tmp_path / "cellar.join"
+    flags = ("--days", "30", "--root", "192.0.2.1")
+    assert issue(state, out, "cellar", "home/cellar", "home/attic", *flags) == 0
+    said = f"{out}: cellar may own home/cellar, home/attic in house for 30 days (a secret)\n"
+    assert capsys.readouterr().out == f"{said}on the other host: hbroker join --token cellar.join\n"
+    assert out.stat().st_mode & 0o777 == 0o600
+    token = JoinToken.read(out)
+    assert (token.root, token.join_key, token.requires_tokens) == ("192.0.2.1:7700", JOIN_KEY.encode(), False)
+    found = token.check("", time.time())
+    assert found == Authority.load(state / "house" / "authority").verify(token.identity.chain[0], time.time())
     assert (found.name, found.subtrees) == ("cellar", ("home/cellar", "home/attic"))
     assert 29 < (found.not_after - time.time()) / 86_400 <= 30
 
 
 def test_a_second_certificate_is_for_the_same_key(state: Path, tmp_path: Path) -> None:
-    assert issue(state, tmp_path / "out", "cellar", "home/cellar") == 0
-    before = Identity.load(tmp_path / "out", "cellar")
-    assert issue(state, tmp_path / "out", "cellar", "home/attic") == 0
-    after = Identity.load(tmp_path / "out", "cellar")
+    out = tmp_path / "out"
+    assert issue(state, out, "cellar", "home/cellar") == 0
+    before = JoinToken.read(out).identity
+    assert issue(state, out, "cellar", "home/attic") == 0
+    after = JoinToken.read(out).identity
     assert (after.key, after.certificate.subtrees) == (before.key, ("home/attic",))
+
+
+def test_the_file_of_another_is_not_replaced(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert issue(state, out, "cellar", "home/cellar") == 0
+    before = out.read_bytes()
+    assert issue(state, out, "attic", "home/attic") == USAGE
+    assert "that is for the node cellar" in capsys.readouterr().err
+    assert out.read_bytes() == before
+    out.write_text("something else: 1\n")
+    assert issue(state, out, "cellar", "home/cellar") == USAGE
+    assert "the join token has an unknown key 'something else'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -87,6 +109,9 @@ def test_one_of_several_authorities_has_to_be_named(
     Authority.create("office", time.time()).save(state / "office" / "authority")
     assert issue(state, tmp_path / "out", "cellar", "home") != 0
     assert "name one of house, office with --network" in capsys.readouterr().err
+    assert issue(state, tmp_path / "out", "cellar", "home", "--network", "office") != 0
+    assert "office: the network has no join key; make it with" in capsys.readouterr().err
+    (state / "office" / "join.key").write_text(JOIN_KEY)
     assert issue(state, tmp_path / "out", "cellar", "home", "--network", "office") == 0
 
 
@@ -150,7 +175,7 @@ def test_a_network_that_runs_keeps_its_keys(state: Path, capsys: pytest.CaptureF
         ("init", "a.yaml", "b.yaml"),
         ("init", "a.yaml", "--out", "there"),
         ("issue", "cellar", "--out", "there"),
-        ("issue", "cellar", "home/cellar"),
+        ("rotate", "house", "1", "--root", "192.0.2.1"),
         ("make", "cellar"),
         ("rotate", "house"),
         ("rotate", "house", "4"),

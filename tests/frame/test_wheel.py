@@ -17,7 +17,7 @@ from tests.frame.checkout import ROOT, run
 
 pytestmark = pytest.mark.timeout(900)  # builds the core in release mode if there is none yet
 
-NOT_SHIPPED = {"bench", "docs", "hbroker", "scripts", "tests"}
+NOT_SHIPPED = {"bench", "docs", "hbroker", "packaging", "scripts", "tests"}
 SHIPPED_SUFFIXES = {".css", ".js", ".lua", ".properties", ".py", ".pyi", ".typed", ".yaml"}
 
 IMPORT_EVERYTHING = """

@@ -12,7 +12,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.admin import requests
 from hbroker.protocol.admin.client import AdminClient, order_credential
 from hbroker.protocol.admin.requests import MEMORY
-from hbroker.protocol.events import Ordered, OrderRefused
+from hbroker.protocol.events import LogLevelOrdered, Ordered, OrderRefused
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD
 from hbroker.protocol.packets import Address, Reason, body_of, pack
 from tests.protocol.world import World
@@ -130,6 +130,14 @@ def test_a_node_that_left_by_order_answers_before_it_stops() -> None:
     assert [home.has_stopped] == [True]
     assert world.owners("home/kitchen/x") == ["kitchen"]
     assert world.owners("home/x") == ["root"]
+
+
+@pytest.mark.parametrize("node", ["root", "kitchen"])
+def test_a_node_is_told_to_log_at_another_level(node: str) -> None:
+    world = small_network()
+    answer = send_order(world, node, pb.ORDER_KIND_LOG_DEBUG, "")
+    assert (answer.done, answer.reason) == (True, Reason.REASON_SUCCESS)
+    assert LogLevelOrdered("debug") in world.events(node)
 
 
 @pytest.mark.parametrize(

@@ -125,11 +125,17 @@ def gateway(
     from hbroker.cli.output import print_ready
     from hbroker.runtime import logs
     from hbroker.runtime.gateway.process import run_gateway
+    from hbroker.runtime.hosts.service_manager import tell
 
     logs.configure(node=settings.name, style=log_format, level=log_level)
+
+    def ready(urls: tuple[str, ...]) -> None:
+        print_ready(settings.name, " ".join(urls))
+        tell("READY=1")
+
     return run_gateway(
         settings,
-        on_ready=lambda urls: print_ready(settings.name, " ".join(urls)),
+        on_ready=ready,
         version=hbroker.__version__,
         policy=policy,
         reload=read,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
 from hbroker.cli.commands import command
 from hbroker.cli.flags import (
     FILE,
-    PATH,
     authority_flag,
     completed,
+    given_flags,
     key_flag,
     key_flags,
     log_flags,
@@ -21,45 +22,56 @@ from hbroker.cli.flags import (
     state_dir_flag,
     telemetry_flag,
 )
+from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
     from hbroker.addresses import Address
     from hbroker.config import NodeSettings
     from hbroker.runtime.logs import Style
     from hbroker.topology import Topology
+    from hbroker.topology.node_file import NodeFile
 
-_NODE_KEYS = ("subtree", "listen", "advertise", "workers", "policy", "durability")
+_DEFAULT_FILE: Final = "/etc/hbroker/node.yaml"
+_PROCESS_FLAGS: Final = ("memory", "authority", "identity", "tokens", "telemetry")
+"""The flags of the process that a node's file has, too."""
 
 _TEXT = """\
-For a network over many hosts, each under its own service manager. The node's place comes
-from a topology file (--config, --name), or from flags with the names of the file's keys.
+For a network over many hosts, each under its own service manager. The node's settings come from
+
+  a file of its own (--config FILE)        its keys are the flags below, as in `join_key_file: join.key`;
+                                           a flag beside it replaces the key. `hbroker join` writes it.
+                                           Without any flag: /etc/hbroker/node.yaml
+  a topology file (--config FILE --name NAME)
+  flags
+
 A `ready` line comes once it has joined; what it logs goes to stderr. Ctrl-C or SIGTERM:
 it gives its subtree back to its parent and ends. SIGHUP: it reads its settings again, and
 logs which of them need a restart.
 
 A network of `hbroker up` has a join key, and an authority that signs certificates. A node on the
-same host finds them in --state-dir. One on another host needs copies: .hbroker/<network>/join.key,
-and what `hbroker keys issue` writes (docs/security.md). Without --authority security is off.
+same host finds them in --state-dir. On another host, `hbroker join` puts them in place
+(docs/hosts.md). Without --authority security is off.
 
 examples:
+  hbroker node --config kitchen/node.yaml
   hbroker node --config site.yaml --name kitchen
   hbroker node --name root --subtree '' --listen 0.0.0.0:7700 --advertise 192.0.2.1 \\
     --join-key-file join.key --authority root/authority.crt --identity root \\
     --memory /var/lib/hbroker/root.cuts
-  hbroker node --name kitchen --subtree home/kitchen --listen 192.0.2.7:7701 \\
-    --root 192.0.2.1:7700 --join-key-file join.key --authority kitchen/authority.crt \\
-    --identity kitchen --memory /var/lib/hbroker/kitchen.cuts
 
-exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or topology
+exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or files
 """
 
 
 @command("node", _TEXT)
-@click.option("--config", type=FILE, metavar="FILE", help="take the node --name from this topology")
-@click.option("--name", required=True, help="the node's name, unique in its network")
 @click.option(
-    "--root", metavar="HOST:PORT", help="where to join (with --config: in place of the file's root)"
+    "--config",
+    type=FILE,
+    metavar="FILE",
+    help=f"the node's file; with --name: a topology (default, without flags: {_DEFAULT_FILE})",
 )
+@click.option("--name", help="the node's name, unique in its network")
+@click.option("--root", metavar="HOST:PORT", help="where to join (with --config: in place of the file's)")
 @key_flag("--also", metavar="SUBTREE", multiple=True, help="a further subtree; may be given several times")
 @key_flag(
     "--workspace",
@@ -86,7 +98,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
 )
 @click.option(
     "--memory",
-    type=PATH,
+    type=FILE,
     metavar="FILE",
     help="keep its state on disk, for the next start: in this file, in files beside it, and in FILE.store",
 )
@@ -107,68 +119,102 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
 @log_flags
 def node(
     config: str | None,
-    name: str,
-    root: str | None,
-    also: tuple[str, ...],
-    workspace: tuple[str, ...],
-    memory: Path | None,
-    authority: str | None,
-    identity: str | None,
-    tokens: str | None,
+    name: str | None,
     state_dir: Path,
-    telemetry: str | None,
     log_format: Style,
     log_level: str,
-    **keys: str | None,
+    **flags: Any,
 ) -> int:
     """Returns when the node has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
-    from hbroker.config import SecuritySettings
-    from hbroker.errors import ConfigError
-    from hbroker.topology.flags import COMMAND_LINE
+    from hbroker.addresses import format_address
+    from hbroker.cli.output import print_ready
+    from hbroker.runtime import logs
+    from hbroker.runtime.hosts.service_manager import tell
+    from hbroker.runtime.launcher import ports
+    from hbroker.runtime.node.process import run_node
+    from hbroker.runtime.node.succession import Predecessor
+    from hbroker.topology.document import COMMAND_LINE
 
-    if config:
-        refuse_beside_config(("also", "workspace", *keys))
+    predecessor = Predecessor.of_environment()
+    given = given_flags()
+    if config is None and set(given) <= {"log_format", "log_level", "state_dir"}:
+        config = _DEFAULT_FILE
+    if config is not None and name is not None:
+        refuse_beside_config([key for key in flags if key not in (*_PROCESS_FLAGS, "root")])
 
-    security = SecuritySettings(authority or "", identity or "")
-    requires_tokens = None if tokens is None else tokens == "required"
+    def configure_logs(settings: NodeSettings, file: NodeFile | None) -> None:
+        style = file.log_format if file and file.log_format and "log_format" not in given else log_format
+        level = file.log_level if file and file.log_level and "log_level" not in given else log_level
+        logs.configure(node=settings.name, style=cast("Style", style), level=level)
 
-    def read() -> NodeSettings:
-        network: Topology | None = None
-        if config:
-            found, network = _from_file(config, name, root)
-        else:
-            found = _from_flags(name, root, also, workspace, keys)
-        return completed(found, state_dir, telemetry, security, network, requires_tokens)
+    def read() -> tuple[NodeSettings, NodeFile | None]:
+        return _read(config, name, state_dir, flags)
 
-    settings = read()
+    def reload() -> NodeSettings:
+        settings, file = read()
+        configure_logs(settings, file)
+        return settings
+
+    settings, file = read()
+    memory = file.memory if file else flags["memory"] and Path(flags["memory"])
     if memory is None and settings.has_store:
         raise ConfigError(
             "there is no place for messages on disk",
             file=config or COMMAND_LINE,
             remedy="add --memory FILE: the store is beside that file",
         )
-
-    from hbroker.addresses import format_address
-    from hbroker.cli.output import print_ready
-    from hbroker.runtime import logs
-    from hbroker.runtime.launcher import ports
-    from hbroker.runtime.node.process import run_node
-
-    logs.configure(node=settings.name, style=log_format, level=log_level)
-    ports.require_free(settings.listen)
+    configure_logs(settings, file)
+    sockets = predecessor.sockets_for(settings)
+    predecessor.await_end()
+    if not sockets:
+        ports.require_free(settings.listen)
 
     def ready(address: Address) -> None:
         print_ready(settings.name, f"{settings.subtree!r} on {format_address(address)}")
+        tell("READY=1")
 
-    return run_node(settings, on_ready=ready, state_path=memory, reload=read)
+    return run_node(settings, on_ready=ready, state_path=memory, reload=reload, sockets=sockets)
 
 
-def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, Topology]:
+def _read(
+    config: str | None, name: str | None, state_dir: Path, flags: Mapping[str, Any]
+) -> tuple[NodeSettings, NodeFile | None]:
+    """The settings of the node, and what its own file says; None: it has none. Raises ConfigError and
+    ConfigErrors."""
+    from hbroker.config import SecuritySettings
+
+    file: NodeFile | None = None
+    network: Topology | None = None
+    security = SecuritySettings(flags["authority"] or "", flags["identity"] or "")
+    requires_tokens = None if flags["tokens"] is None else flags["tokens"] == "required"
+    if config is not None and name is not None:
+        found, network = _from_topology(config, name, flags["root"])
+    elif config is not None:
+        file = _from_file(config, flags)
+        found, security, requires_tokens = file.settings, file.settings.security, file.requires_tokens
+    else:
+        found = _from_flags(name, flags)
+    telemetry = None if file else flags["telemetry"]
+    return completed(found, state_dir, telemetry, security, network, requires_tokens), file
+
+
+def _from_file(config: str, flags: Mapping[str, Any]) -> NodeFile:
+    """What the node's own file says, with these flags in place of its keys."""
+    from hbroker.topology.node_file import load_node
+
+    values = {key: value for key, value in flags.items() if key not in ("also", "workspace")}
+    for key in ("join_key_file", *_PROCESS_FLAGS):
+        # A path in the file is relative to its folder.
+        if key != "tokens" and values[key]:
+            values[key] = os.path.abspath(values[key])
+    return load_node(config, values, also=flags["also"], workspaces=flags["workspace"])
+
+
+def _from_topology(config: str, name: str, root: str | None) -> tuple[NodeSettings, Topology]:
     """The settings, and the whole topology."""
     from dataclasses import replace
 
     from hbroker import topology
-    from hbroker.errors import ConfigError
     from hbroker.topology.flags import root_from_flag
 
     network = topology.load(config)
@@ -185,24 +231,19 @@ def _from_file(config: str, name: str, root: str | None) -> tuple[NodeSettings, 
     return node, network
 
 
-def _from_flags(
-    name: str,
-    root: str | None,
-    also: tuple[str, ...],
-    workspaces: tuple[str, ...],
-    keys: Mapping[str, str | None],
-) -> NodeSettings:
+def _from_flags(name: str | None, flags: Mapping[str, Any]) -> NodeSettings:
     from hbroker.topology.flags import node_from_flags
-    from hbroker.topology.sections import LIMIT_KEYS
+    from hbroker.topology.sections import LIMIT_KEYS, NODE_KEYS
 
+    if name is None:
+        raise ConfigError(
+            "the node has no name", file="command line", remedy="add --name NAME, or --config FILE"
+        )
     return node_from_flags(
-        node={
-            "name": name,
-            **{key: keys[key] for key in _NODE_KEYS},
-        },
-        also=also,
-        workspaces=workspaces,
-        auth={"join_key_file": keys["join_key_file"]},
-        limits={key: keys[key] for key in LIMIT_KEYS},
-        root=root,
+        node={"name": name, **{key: flags[key] for key in NODE_KEYS if key not in ("name", "also")}},
+        also=flags["also"],
+        workspaces=flags["workspace"],
+        auth={"join_key_file": flags["join_key_file"]},
+        limits={key: flags[key] for key in LIMIT_KEYS},
+        root=flags["root"],
     )

@@ -92,7 +92,7 @@ def up(
         flags = {"--no-telemetry": no_telemetry, "--any-port": any_port, "--json": as_json}
         values = ("--state-dir", str(state_dir), "--log-format", log_format, "--log-level", log_level)
         arguments = [file, *(flag for flag, is_given in flags.items() if is_given), *values]
-        return launch(arguments, directory.path, is_json=as_json)
+        return launch(["up", *arguments], directory.path / "launcher.log", is_json=as_json)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # The launcher handles it, once it runs.
     lock = directory.acquire()
     try:

@@ -1,4 +1,4 @@
-"""Orders of operators to a node (§5.7): leave, claim a subtree, hand one back.
+"""Orders of operators to a node (§5.7): leave, claim a subtree, hand one back, log at another level.
 
 An order comes outside of a session, from a proved address, and is repeated until its answer says `done`. The
 request id distinguishes a repeat from a new order. If the network has a join key, the order must prove it
@@ -19,7 +19,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.admin.client import order_credential
 from hbroker.protocol.context import NodeContext
-from hbroker.protocol.events import Ordered, OrderRefused, Suppression
+from hbroker.protocol.events import LogLevelOrdered, Ordered, OrderRefused, Suppression
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.child.claim_states import ClaimState
 from hbroker.protocol.hierarchy.child.subtree_claim import SubtreeClaim
@@ -30,7 +30,7 @@ from hbroker.protocol.packets import TEMPORARY_REASONS, Address, Reason, reason_
 from hbroker.protocol.requester import Requester
 from hbroker.subtree import is_grantable, is_within
 
-__all__ = ["OrderHandler"]
+__all__ = ["LOG_LEVELS", "OrderHandler"]
 
 MEMORY: Final = 3 * NONCE_PERIOD
 """Microseconds for which the node remembers an order."""
@@ -45,10 +45,17 @@ LINGER: Final = timers.SECOND
 UNNOTED: Final = "it is carried out, but the node's disk does not take the note of that"
 """The text of the answer while the disk fails."""
 
+LOG_LEVELS: Final = {
+    pb.ORDER_KIND_LOG_DEBUG: "debug",
+    pb.ORDER_KIND_LOG_INFO: "info",
+    pb.ORDER_KIND_LOG_WARNING: "warning",
+    pb.ORDER_KIND_LOG_ERROR: "error",
+}
 _NAMES: Final = {
     pb.ORDER_KIND_LEAVE: "leave",
     pb.ORDER_KIND_CLAIM: "claim",
     pb.ORDER_KIND_HAND_BACK: "hand back",
+    **{kind: f"log {level}" for kind, level in LOG_LEVELS.items()},
 }
 
 
@@ -183,6 +190,8 @@ class OrderHandler:
                 self._claims.add(now, order.subtree)
             case pb.ORDER_KIND_HAND_BACK:
                 self._claims.hand_back(now, order.subtree)
+            case kind if kind in LOG_LEVELS:
+                self._context.diagnostics.add_event(LogLevelOrdered(LOG_LEVELS[kind]))
 
     def _report_refusal(self, now: int, requester: Requester, order: pb.Order, why: str) -> None:
         suppressed = self._refusals.suppressed_before(now)
@@ -196,6 +205,8 @@ class OrderHandler:
         """The reason and text of an order that this node cannot carry out; None: it can."""
         if order.kind not in _NAMES:
             return Reason.REASON_PROTOCOL_ERROR, f"there is no order {order.kind}"
+        if order.kind in LOG_LEVELS:
+            return None
         is_leave = order.kind == pb.ORDER_KIND_LEAVE
         if self._settings.is_root and (is_leave or not self._owns(order.subtree)):
             return (
@@ -234,6 +245,8 @@ class OrderHandler:
                 request.is_carried_out = True
             case pb.ORDER_KIND_CLAIM:
                 self._check_requested(now, request, claim)
+            case kind if kind in LOG_LEVELS:
+                request.is_done = True
 
     def _check_requested(self, now: int, request: _Request, claim: SubtreeClaim | None) -> None:
         """Gives up a claim that was refused: the operator decides what to do next."""

@@ -1,7 +1,8 @@
 """A gateway's process: the native core, the control over it, threads for what blocks, and signals.
 
-- SIGTERM or SIGINT: the gateway disconnects every client, waits until wills and records are distributed, and
-  ends. A second one ends it at once.
+- SIGTERM, SIGINT or SIGUSR1: the gateway disconnects every client, waits until wills and records are
+  distributed, and ends. A second one ends it at once.
+- SIGUSR2: the gateway logs everything, and after another one what it logged before.
 - SIGHUP: the gateway reads passwords, rules and certificates again; if it was started from a topology file,
   also that file, with its limits and listeners. If a file has an error, all of them stay as they were, and
   the log has the error.
@@ -39,8 +40,9 @@ from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, workspace_for
 from hbroker.runtime.gateway.native_gateway import NativeGateway, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
+from hbroker.runtime.hosts.service_manager import Watchdog
 from hbroker.runtime.launcher.ports import require_listeners
-from hbroker.runtime.logs import EventLog, audit_fields
+from hbroker.runtime.logs import EventLog, audit_fields, level, set_level
 from hbroker.runtime.process_usage import resident_bytes
 from hbroker.runtime.telemetry import Facts, Recorder
 
@@ -133,14 +135,18 @@ class _Process:
             MOST_RUNNING, thread_name_prefix="passwords", initializer=_lower_own_priority
         )
         self._timer: asyncio.TimerHandle | None = None
+        self._watchdog = Watchdog()
+        self._log_level = level()
+        self._is_debugging = False
         self._is_stopping = False
         self._has_failed = False
         self._ended = asyncio.Event()
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGUSR2, self._switch_debug)
         loop.add_signal_handler(signal.SIGHUP, self._reload_files)
         # SIGHUP may have come since the files were read.
         self._set_credentials(credentials_of(self._settings.security))
@@ -199,6 +205,7 @@ class _Process:
             fields = audit_fields(self._settings.name, gateway_event.name, gateway_event.fields)
             self._guard(control.audit, now, gateway_event.name, fields)
         self._check_progress(now)
+        self._watchdog.ping()
         self._plan(now, at_once=BATCH in (len(events), len(messages), len(mqtt_events)))
 
     def _plan(self, now: int, *, at_once: bool) -> None:
@@ -208,6 +215,8 @@ class _Process:
         pause = None if due is None else max(_SHORTEST_S, (due - now) / 1e6)
         if at_once:
             pause = 0.0
+        if self._watchdog.interval_s is not None:
+            pause = min(self._watchdog.interval_s, self._watchdog.interval_s if pause is None else pause)
         loop = asyncio.get_running_loop()
         self._timer = None if pause is None else loop.call_later(pause, self._iterate)
 
@@ -279,6 +288,13 @@ class _Process:
         self._guard(self._control.stop, clock())
         asyncio.get_running_loop().call_later(STOP_TIMEOUT, self._ended.set)
         self._iterate()
+
+    def _switch_debug(self) -> None:
+        """Handles SIGUSR2."""
+        self._is_debugging = not self._is_debugging
+        wanted = "debug" if self._is_debugging else self._log_level
+        set_level(wanted)
+        self._log.info("log_level_changed", now=wanted)
 
     def _reload_files(self) -> None:
         """Handles SIGHUP. While the files are read, clients are served."""

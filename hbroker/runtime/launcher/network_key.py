@@ -13,12 +13,12 @@ from typing import Final
 
 from hbroker.addresses import Address
 from hbroker.errors import ConfigErrors
-from hbroker.runtime.launcher.run_directory import RunDirectory, running_at
+from hbroker.runtime.launcher.run_directory import NetworkRun, RunDirectory, running_at
 from hbroker.storage.disk import make_folder, replace_file
 from hbroker.topology import load
 from hbroker.topology.flags import join_key_from_file
 
-__all__ = ["key_at", "own_key"]
+__all__ = ["key_at", "key_of", "own_key"]
 
 _RANDOM_BYTES: Final = 32
 
@@ -43,7 +43,14 @@ def key_at(base: Path, root: Address) -> bytes:
     """
     for directory, run in running_at(base, root):
         try:
-            return load(run.topology).root.join_key or join_key_from_file(directory.join_key_file)
+            return key_of(directory, run)
         except ConfigErrors:
             return b""
     return b""
+
+
+def key_of(directory: RunDirectory, run: NetworkRun | None) -> bytes:
+    """The join key of the network in this folder. `run`: the last one; None: there was none. Raises
+    ConfigErrors if a file cannot be read, or there is no key."""
+    named = load(run.topology).root.join_key if run is not None else b""
+    return named or join_key_from_file(directory.join_key_file)

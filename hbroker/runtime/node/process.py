@@ -4,6 +4,8 @@
   once.
 - SIGUSR1: a node with a store ends at once. Its next run, at the same address, has everything. A node without
   one does as on SIGTERM.
+- SIGUSR2: a node with a store is replaced by a new process, which takes over its sockets
+  (`hbroker.runtime.node.succession`).
 - SIGHUP, which a terminal sends when it closes: the node reads its settings again, and logs which changes
   take effect at the next start. It goes on.
 
@@ -17,7 +19,7 @@ import hmac
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from hashlib import sha256
@@ -35,17 +37,19 @@ from hbroker.identity.authority import AuthorityCertificate
 from hbroker.identity.certificate import NodeCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.identity.revocation_list import RevocationAuthority
-from hbroker.protocol.events import NodeEvent, event_name
+from hbroker.protocol.events import LogLevelOrdered, NodeEvent, event_name
 from hbroker.protocol.node import Node
 from hbroker.rights.token import verify
 from hbroker.rights.verified import VerifiedToken
 from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, node_certificate
 from hbroker.runtime.driver import Driver
-from hbroker.runtime.logs import EventLog, audit_fields
+from hbroker.runtime.hosts.service_manager import SOCKETS, Watchdog, tell
+from hbroker.runtime.logs import EventLog, audit_fields, set_level
 from hbroker.runtime.node.event_entries import WARNINGS, entry_of
 from hbroker.runtime.node.revoked_file_watch import RevokedFileWatch
 from hbroker.runtime.node.state_files import NodeStateFiles
+from hbroker.runtime.node.succession import Successor
 from hbroker.runtime.node.writer_threads import StateWriter
 from hbroker.runtime.process_usage import process_usage
 from hbroker.runtime.telemetry import Facts, Recorder
@@ -73,6 +77,7 @@ def run_node(
     state_path: Path | None = None,
     on_disk_fault: Callable[[str], None] = lambda fault: None,
     reload: Callable[[], NodeSettings] | None = None,
+    sockets: Sequence[int] = (),
 ) -> int:
     """Runs a node until it is told to end. Returns the exit code: 0: it ended as asked; 1: its network
     refused it for good, or the endpoint failed.
@@ -84,8 +89,9 @@ def run_node(
     topics two owners until the children renew, and messages are acknowledged before subscribers are back.
 
     `on_disk_fault(what)` is called, in a thread, when the disk fails, and with an empty text once it works
-    again. `reload`: returns the settings on SIGHUP; None: they do not change. Raises OSError if the address
-    cannot be bound, or a state file cannot be read or created.
+    again. `reload`: returns the settings on SIGHUP; None: they do not change. `sockets`: descriptors of bound
+    sockets of an earlier process, one for each worker; empty: they are bound now. Raises OSError if the
+    address cannot be bound, or a state file cannot be read or created.
     """
 
     def complete(settings: NodeSettings) -> NodeSettings:
@@ -93,7 +99,7 @@ def run_node(
         return replace(settings, durability=settings.durability or default)
 
     again = None if reload is None else lambda: complete(reload())
-    node = _Process(complete(settings), on_ready, on_left, state_path, on_disk_fault, again)
+    node = _Process(complete(settings), on_ready, on_left, state_path, on_disk_fault, again, sockets)
     return asyncio.run(node.run())
 
 
@@ -129,6 +135,7 @@ class _Process:
         state_path: Path | None,
         on_disk_fault: Callable[[str], None],
         reload: Callable[[], NodeSettings] | None,
+        sockets: Sequence[int],
     ) -> None:
         incarnation = secrets.randbits(64)
         self._log = EventLog("node")
@@ -138,7 +145,10 @@ class _Process:
         report = partial(self._report_disk_fault, "files")
         self._state_writer = None if files is None else StateWriter(files, self._log, report)
         restored = None if self._state_writer is None else self._state_writer.load()
-        self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
+        config = core_config(settings, incarnation)
+        self._endpoint = Endpoint(config, settings.listen, settings.workers, list(sockets))
+        if not sockets:
+            tell("FDSTORE=1", f"FDNAME={SOCKETS}", descriptors=self._endpoint.descriptors)
         if settings.security.is_on and key_log_file():
             self._log.warning("keys_logged", file=key_log_file())
         if not settings.security.is_on:
@@ -172,6 +182,8 @@ class _Process:
             authorities=[RevocationAuthority.of(key) for key in self._authorities],
         )
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
+        self._successor = Successor(self._stop_in_place, lambda: self._log.error("not_replaced"))
+        self._watchdog = Watchdog()
         self._is_stopping = False
         self._drain_s = DRAIN_S
         self._has_failed = False
@@ -183,6 +195,7 @@ class _Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGUSR1, self._stop_in_place)
+        loop.add_signal_handler(signal.SIGUSR2, self._replace)
         loop.add_signal_handler(signal.SIGHUP, self._reload_settings)
         self._read_credentials()  # SIGHUP may have come since the start.
         address = format_address(self._settings.address)
@@ -204,7 +217,9 @@ class _Process:
             if file_watch is not None:
                 file_watch.cancel()
             self._driver.stop()
-            if not self._has_failed:
+            if not self._has_failed and self._successor.is_ready:
+                self._endpoint.reset_peers()
+            elif not self._has_failed:
                 await asyncio.to_thread(self._endpoint.drain, self._drain_s)
             self._endpoint.shutdown()
             self._check_store()
@@ -212,6 +227,7 @@ class _Process:
             if self._state_writer is not None:
                 await asyncio.to_thread(self._state_writer.stop)
         self._log.info("ended")
+        self._successor.let_go()
         return _STOPPED if self._is_stopping and not self._has_failed else _FAILED
 
     def _facts(self) -> Facts:
@@ -241,6 +257,18 @@ class _Process:
         self._is_stopping = True
         self._drain_s = SHORT_DRAIN_S
         self._ended.set()
+
+    def _replace(self) -> None:
+        """Handles SIGUSR2."""
+        if not self._settings.has_store:
+            self._log.error("not_replaced", why="without a store, the successor would have nothing")
+        elif not self._is_stopping and not self._successor.is_under_way:
+            try:
+                pid = self._successor.start(self._endpoint.descriptors)
+            except OSError as wrong:
+                self._log.error("not_replaced", why=str(wrong))
+            else:
+                self._log.info("replacing", successor=pid)
 
     def _reload_settings(self) -> None:
         """Handles SIGHUP. No setting changes while the node runs, because other nodes were sent the settings,
@@ -347,9 +375,11 @@ class _Process:
         while True:
             self._check_store()
             self._check_revoked()
+            self._driver.wake()  # Then the watchdog sees progress, although nothing happens.
             await asyncio.sleep(WATCH_S)
 
     def _after_iteration(self, now: int) -> bool:
+        self._watchdog.ping()
         while (node_event := self._node.poll_event()) is not None:
             self._log_event(node_event)
         if self._on_ready is not None and self._node.is_serving:
@@ -369,6 +399,8 @@ class _Process:
         return False
 
     def _log_event(self, node_event: NodeEvent) -> None:
+        if isinstance(node_event, LogLevelOrdered):
+            set_level(node_event.level)
         log = self._log.warning if isinstance(node_event, WARNINGS) else self._log.info
         self._tell(log, event_name(type(node_event)), entry_of(node_event))
 

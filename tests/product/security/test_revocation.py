@@ -53,14 +53,12 @@ class House(TokenNetwork):
     def start_cellar(self) -> None:
         """Starts the node on the other host, with what an earlier run of it has saved."""
         if not self.cellar.exists():
-            self.hbroker("keys", "issue", "cellar", "home/cellar", "--out", self.cellar)
+            token = self.folder / "cellar.join"
+            self.hbroker("keys", "issue", "cellar", "home/cellar", "--out", token)
+            where = ("--root", self.root, "--listen", self.cellar_address, "--dir", self.cellar)
+            run_hbroker("join", "--token", token, *where, "--no-start", check=True)
         assert not (self.cellar / "revoked").exists()
-        flags = [
-            *("--name", "cellar", "--subtree", "home/cellar", "--listen", self.cellar_address),
-            *("--root", self.root, "--join-key-file", str(self.state / "join.key")),
-            *("--authority", str(self.cellar / "authority.crt"), "--identity", str(self.cellar)),
-            *("--tokens", "required", "--memory", str(self.folder / "cellar.cuts")),
-        ]
+        flags = ["--config", str(self.cellar / "node.yaml")]
         with self.cellar_log.open("w") as said:
             self._cellar = subprocess.Popen(
                 [*hbroker("node"), *flags], stdout=said, stderr=said, cwd=PROJECT, env=environment()

@@ -115,6 +115,16 @@ impl Associations {
         }
     }
 
+    /// Tells all peers that the keys are gone, so that they begin anew at once.
+    pub fn reset_peers(&mut self) {
+        for association in self.shared.all() {
+            let state = &*association.state.lock();
+            if state.keys.is_some() {
+                self.outgoing.push_back((state.peer, packet::reset(self.shared.proof(association.local))));
+            }
+        }
+    }
+
     // Out
 
     /// Seals the datagram in `buffer` from `start` on, behind [`packet::SEALED_HEADER`] bytes of room. False: there are no

@@ -18,6 +18,7 @@ mod stored;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -34,6 +35,7 @@ use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::machine::Machine;
 use crate::endpoint::sealed::Sealed;
+use crate::endpoint::socket::{Options, Socket};
 use crate::engine::metrics::counters::{Counters, Drop, EngineCounters};
 use crate::engine::metrics::load::LoadGauges;
 use crate::engine::owner::forward::retain;
@@ -92,16 +94,28 @@ impl Core {
         Self::of(shared, Driver::Virtual(Box::new(Mutex::new((sealed, 0)))), taker, workspace)
     }
 
-    /// A core with one engine for each of `workers` threads, at one address.
+    /// A core with one engine for each of `workers` threads, at one address. `inherited`: a bound socket for
+    /// each, of an earlier process; empty: they are bound now.
     ///
     /// # Errors
-    /// The address cannot be bound, or a thread cannot be started.
-    pub fn on_threads(config: Config, listen: SocketAddr, workers: u8) -> io::Result<Self> {
+    /// The address cannot be bound, the inherited ones are no UDP sockets, or a thread cannot be started.
+    pub fn on_threads(
+        config: Config,
+        listen: SocketAddr,
+        workers: u8,
+        inherited: &[RawFd],
+    ) -> io::Result<Self> {
         let shared = Shared::new(&config, workers);
         let taker = taker(&config, workers);
         let engines = (0..workers).map(|worker| Engine::new(config.clone(), worker, workers, shared.clone()));
         let associations = association::table::Shared::of(&config);
-        let endpoint = Endpoint::new(engines.collect(), listen, associations)?;
+        let engines = engines.collect();
+        let endpoint = if inherited.is_empty() {
+            Endpoint::new(engines, listen, associations)?
+        } else {
+            let sockets = inherited.iter().map(|&one| Socket::inherit(one, Options::default()));
+            Endpoint::on_sockets(engines, sockets.collect::<io::Result<_>>()?, associations)?
+        };
         Ok(Self::of(shared, Driver::Threads(endpoint), taker, config.workspace))
     }
 
@@ -493,6 +507,10 @@ impl Machine for Engine {
 
     fn has_output(&self) -> bool {
         self.has_output()
+    }
+
+    fn reset_peers(&mut self, now: Micros) {
+        self.reset_peers(now);
     }
 
     fn is_drained(&self) -> bool {

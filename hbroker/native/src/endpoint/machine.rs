@@ -44,6 +44,8 @@ pub trait Machine: Send + 'static {
     fn poll_timeout(&self) -> Option<Micros>;
     /// Whether events or messages wait for the reader.
     fn has_output(&self) -> bool;
+    /// Tells the peers whose links it has accepted that it knows them no more: another machine takes over.
+    fn reset_peers(&mut self, _now: Micros) {}
     /// Whether nothing is queued, and everything is acknowledged.
     fn is_drained(&self) -> bool;
     /// What to run after each iteration, without the machine's lock. It is asked for once.

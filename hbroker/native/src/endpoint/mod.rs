@@ -26,7 +26,7 @@ pub mod worker_handle;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -52,6 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Runs machines until it is shut down or dropped.
 pub struct Endpoint<M: Machine> {
     address: SocketAddr,
+    descriptors: Vec<RawFd>,
     worker_handles: Vec<Arc<WorkerHandle<M>>>,
     endpoint_state: Arc<EndpointState>,
     associations: Option<Arc<Shared>>,
@@ -72,8 +73,21 @@ impl<M: Machine> Endpoint<M> {
         associations: Option<Arc<Shared>>,
         options: Options,
     ) -> io::Result<Self> {
-        let endpoint_state = Arc::new(EndpointState::new()?);
         let sockets = bind_all(machines.len(), listen, options)?;
+        Self::on_sockets(machines, sockets, associations)
+    }
+
+    /// As `new`, with a bound socket for each machine. All have one address.
+    pub fn on_sockets(
+        machines: Vec<M>,
+        sockets: Vec<Socket>,
+        associations: Option<Arc<Shared>>,
+    ) -> io::Result<Self> {
+        if sockets.len() != machines.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let endpoint_state = Arc::new(EndpointState::new()?);
+        let descriptors = sockets.iter().map(|socket| socket.as_fd().as_raw_fd()).collect();
         let address = sockets.first().ok_or(io::ErrorKind::InvalidInput)?.address()?;
         let mut workers = Vec::with_capacity(machines.len());
         for (index, (machine, socket)) in machines.into_iter().zip(sockets).enumerate() {
@@ -82,7 +96,7 @@ impl<M: Machine> Endpoint<M> {
         }
         let worker_handles: Vec<_> = workers.iter().map(Worker::worker_handle).collect();
         let threads = Mutex::new(Vec::new());
-        let endpoint = Self { address, worker_handles, endpoint_state, associations, threads };
+        let endpoint = Self { address, descriptors, worker_handles, endpoint_state, associations, threads };
         for (index, mut worker) in workers.into_iter().enumerate() {
             worker.introduce(&endpoint.worker_handles);
             endpoint.endpoint_state.begin_one();
@@ -102,16 +116,22 @@ impl<M: Machine> Endpoint<M> {
         let endpoint_state = Arc::new(EndpointState::new()?);
         let socket = Socket::bind(listen, Options::default())?;
         let address = socket.address()?;
+        let descriptors = vec![socket.as_fd().as_raw_fd()];
         let sealed = Sealed::new(machine, associations.as_ref(), 0);
         let mut worker = Worker::new(0, sealed, socket, Arc::clone(&endpoint_state))?;
         let worker_handles = vec![worker.worker_handle()];
         worker.introduce(&worker_handles);
         let threads = Mutex::default();
-        Ok((Self { address, worker_handles, endpoint_state, associations, threads }, worker))
+        Ok((Self { address, descriptors, worker_handles, endpoint_state, associations, threads }, worker))
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The sockets, one of each worker, until the shutdown. Only to duplicate them.
+    pub fn descriptors(&self) -> &[RawFd] {
+        &self.descriptors
     }
 
     pub fn workers(&self) -> usize {
@@ -201,6 +221,20 @@ impl<M: Machine> Endpoint<M> {
         self.worker_handles.iter().all(|worker_handle| worker_handle.drain(deadline))
     }
 
+    /// Takes no more datagrams, and tells all peers that opened links that these are gone, and their keys
+    /// (§3.6). They begin anew at once, and what they send waits in the sockets for the next process.
+    pub fn reset_peers(&self) {
+        self.endpoint_state.deaf.store(true, Ordering::Release);
+        self.worker_handles.iter().for_each(|worker_handle| worker_handle.waker.wake());
+        for worker_handle in &self.worker_handles {
+            worker_handle.send_off(|sealed, now| sealed.machine.reset_peers(now));
+        }
+        // Only then, because the resets of links are sealed.
+        if let Some(first) = self.worker_handles.first() {
+            first.send_off(|sealed, _| sealed.reset_associations());
+        }
+    }
+
     /// Stops the threads and closes the sockets. Datagrams that can leave at once still do. Idempotent.
     pub fn shutdown(&self) {
         self.endpoint_state.stop.store(true, Ordering::Release);
@@ -247,6 +281,8 @@ pub struct EndpointState {
     pub output: OutputSignal,
     /// The workers must end.
     pub stop: AtomicBool,
+    /// The workers take no more datagrams: what comes is for the next process.
+    pub deaf: AtomicBool,
     state: Mutex<RunState>,
     ended: Condvar,
 }
@@ -262,6 +298,7 @@ impl EndpointState {
             clock: Clock::start(),
             output: OutputSignal::new()?,
             stop: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
             state: Mutex::new(RunState { running: 0, fault: None }),
             ended: Condvar::new(),
         })

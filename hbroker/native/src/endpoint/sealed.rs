@@ -61,6 +61,13 @@ impl<M: Machine> Sealed<M> {
         }
     }
 
+    /// Tells all peers that the keys of their associations are gone.
+    pub fn reset_associations(&mut self) {
+        if let Some(associations) = &mut self.associations {
+            associations.reset_peers();
+        }
+    }
+
     /// Builds the datagrams that may leave now, and seals those of the machine.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         let Some(associations) = &mut self.associations else {

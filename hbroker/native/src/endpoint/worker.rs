@@ -139,10 +139,14 @@ impl<M: Machine> Worker<M> {
     }
 
     fn receive(&mut self, arrivals: &mut Arrivals) -> io::Result<Intake> {
-        if self.stalled.is_some() {
+        if self.stalled.is_some() || self.is_deaf() {
             return Ok(Intake::default());
         }
         self.socket.receive_fairly(arrivals, &self.worker_handle.counters)
+    }
+
+    fn is_deaf(&self) -> bool {
+        self.worker_handle.endpoint_state.deaf.load(Ordering::Acquire)
     }
 
     /// Handles received datagrams under the lock, and sends the results, mostly without the lock. True: there is
@@ -220,7 +224,7 @@ impl<M: Machine> Worker<M> {
         let (now, due) = (self.worker_handle.endpoint_state.clock.now(), waker.deadline());
         let hold_off = self.moderation.hold_off();
         traffic::add(&self.worker_handle.counters.hold_offs, usize::from(hold_off.is_some()));
-        let listens = self.stalled.is_none() && hold_off.is_none();
+        let listens = self.stalled.is_none() && !self.is_deaf() && hold_off.is_none();
         let interest = Interest { readable: listens, writable: self.blocked };
         let was_set = match hold_off {
             Some(longest) => {

@@ -148,6 +148,22 @@ impl<M: Machine> WorkerHandle<M> {
         result
     }
 
+    /// Calls the machine or its associations, and sends what they have, as far as the socket takes it.
+    pub fn send_off(&self, call: impl FnOnce(&mut Sealed<M>, Micros)) {
+        let mut locked = self.locked.lock();
+        let now = self.endpoint_state.clock.now();
+        call(&mut locked.sealed, now);
+        let mut send_side = self.send_side.lock();
+        loop {
+            locked.sealed.poll_transmit(now, &mut send_side.egress);
+            let has_more = send_side.egress.is_full();
+            // The worker will meet an error again, and handles it.
+            if !send_side.flush(&self.counters).unwrap_or(false) || !has_more {
+                return;
+            }
+        }
+    }
+
     /// Whether the effects of calls may wait for more calls. False: they happen now.
     pub fn gather(&self, gathers: bool) {
         self.gathers.store(gathers, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! `Endpoint`: a core with threads and sockets.
 
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use pyo3::exceptions::PyOSError;
@@ -17,26 +18,33 @@ pub struct Endpoint;
 #[pymethods]
 impl Endpoint {
     #[new]
-    #[pyo3(signature = (config, listen, workers = 1))]
+    #[pyo3(signature = (config, listen, workers = 1, inherited = Vec::new()))]
     fn new(
         py: Python<'_>,
         config: &Config,
         listen: Address,
         workers: u8,
+        inherited: Vec<RawFd>,
     ) -> PyResult<PyClassInitializer<Self>> {
         if workers == 0 || (workers > 1 && !config.0.node) {
             return Err(NativeError::new_err("a client has one worker, a node one or more"));
         }
         let listen = address_in(&listen)?;
         let config = config.0.clone();
-        let core =
-            py.detach(|| core::Core::on_threads(config, listen, workers)).map_err(PyOSError::new_err)?;
+        let core = py
+            .detach(|| core::Core::on_threads(config, listen, workers, &inherited))
+            .map_err(PyOSError::new_err)?;
         Ok(PyClassInitializer::from(Core { core }).add_subclass(Self))
     }
 
     #[getter]
     fn address(self_: PyRef<'_, Self>) -> Address {
         address_out(endpoint(&self_).address())
+    }
+
+    #[getter]
+    fn descriptors(self_: PyRef<'_, Self>) -> Vec<RawFd> {
+        endpoint(&self_).descriptors().to_vec()
     }
 
     fn set_credentials(self_: PyRef<'_, Self>, credentials: &Credentials) -> PyResult<()> {
@@ -72,6 +80,11 @@ impl Endpoint {
         let timeout = duration(timeout_s)?;
         let core = &self_.as_super().core;
         Ok(py.detach(|| core.endpoint().is_some_and(|endpoint| endpoint.drain(timeout))))
+    }
+
+    fn reset_peers(self_: PyRef<'_, Self>, py: Python<'_>) {
+        let core = &self_.as_super().core;
+        py.detach(|| core.endpoint().map(crate::endpoint::Endpoint::reset_peers));
     }
 
     fn shutdown(self_: PyRef<'_, Self>, py: Python<'_>) {

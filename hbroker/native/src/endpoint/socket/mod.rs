@@ -1,7 +1,7 @@
 //! UDP, with many datagrams in each system call. This is the only module with `unsafe`.
 //!
 //! ```text
-//! worker ──> Socket (this file)   bind, receive, send
+//! worker ──> Socket (this file)   bind or inherit, receive, send
 //!              └─ arrivals    received datagrams, and which are handled next ──> flows (fair queueing)
 //! worker ──> sleeper           sleeps until the socket is ready, the worker is woken, or a time has come
 //! ```
@@ -16,7 +16,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
@@ -71,13 +71,21 @@ impl Socket {
             socket.set_only_v6(true)?;
         }
         socket.set_reuse_port(options.shared)?;
-        socket.set_nonblocking(true)?;
-        forbid_fragmentation(&socket, listen)?;
-        enlarge_buffers(&socket, options.buffer_bytes);
-        let segments = options.segmentation && enable_segmentation(&socket);
-        // The kernel reports how many datagrams it dropped. If it cannot, the counter stays 0.
-        let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        let segments = prepare(&socket, listen, options)?;
         socket.bind(&listen.into())?;
+        Ok(Self { inner: socket.into(), segments })
+    }
+
+    /// Takes over a bound UDP socket of an earlier process, with the datagrams that wait in it. Whether it is
+    /// shared does not change. The descriptor is duplicated, and stays the caller's.
+    pub fn inherit(descriptor: RawFd, options: Options) -> io::Result<Self> {
+        let socket = Builder::from(duplicate(descriptor)?);
+        let bound = socket.local_addr()?.as_socket();
+        let listen = bound.filter(|listen| listen.port() != 0).ok_or(io::ErrorKind::InvalidInput)?;
+        if socket.r#type()? != Type::DGRAM {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let segments = prepare(&socket, listen, options)?;
         Ok(Self { inner: socket.into(), segments })
     }
 
@@ -175,6 +183,11 @@ pub fn event_fd() -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?)) }
 }
 
+fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers, and fails for what is no descriptor; the new descriptor is nobody else's.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3))?)) }
+}
+
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -191,6 +204,17 @@ fn set_option(socket: &Builder, level: c_int, name: c_int, value: c_int) -> io::
         )
     })
     .map(drop)
+}
+
+/// Sets the options that do not depend on when the socket is bound. True: UDP_SEGMENT can be sent.
+fn prepare(socket: &Builder, listen: SocketAddr, options: Options) -> io::Result<bool> {
+    socket.set_nonblocking(true)?;
+    forbid_fragmentation(socket, listen)?;
+    enlarge_buffers(socket, options.buffer_bytes);
+    let segments = options.segmentation && enable_segmentation(socket);
+    // The kernel reports how many datagrams it dropped. If it cannot, the counter stays 0.
+    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    Ok(segments)
 }
 
 fn forbid_fragmentation(socket: &Builder, listen: SocketAddr) -> io::Result<()> {

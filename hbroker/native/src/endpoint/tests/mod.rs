@@ -42,6 +42,31 @@ fn an_address_in_use_is_refused_to_one_and_to_many() {
     }
 }
 
+/// What came for an earlier process waits in its sockets for the next one.
+#[test]
+fn inherited_sockets_have_the_datagrams_that_wait() {
+    let client = std_client();
+    let earlier = Socket::bind(LOCAL.parse().unwrap(), Options::default()).unwrap();
+    let address = earlier.address().unwrap();
+    client.send_to(b"early", address).unwrap();
+    let inherited = Socket::inherit(earlier.as_fd().as_raw_fd(), Options::default()).unwrap();
+    drop(earlier);
+    let endpoint = Endpoint::on_sockets(echoes(1), vec![inherited], None).unwrap();
+    assert_eq!(endpoint.address(), address);
+    let mut answer = [0; 16];
+    let (length, from) = client.recv_from(&mut answer).unwrap();
+    assert_eq!((&answer[..length], from), (&b"early"[..], address));
+}
+
+#[test]
+fn only_bound_udp_sockets_are_inherited() {
+    let stream = std::net::TcpListener::bind(LOCAL).unwrap();
+    let unbound = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    for descriptor in [stream.as_raw_fd(), unbound.as_raw_fd(), -1] {
+        assert!(Socket::inherit(descriptor, Options::default()).is_err());
+    }
+}
+
 #[test]
 fn closed_ports_and_oversize_do_not_hurt_the_others() {
     let endpoint = start(echoes(1));
@@ -136,4 +161,19 @@ fn what_the_kernel_drops_is_counted() {
     assert!(dropped > 0);
     // A second count may still be on its way.
     assert!((1_001..=sent).contains(&(counter(&endpoint, "socket.datagrams_in") + dropped)));
+}
+
+#[test]
+fn after_the_resets_what_comes_waits_for_the_next_process() {
+    let endpoint = start(echoes(1));
+    let client = std_client();
+    client.send_to(b"one", endpoint.address()).unwrap();
+    assert_eq!(client.recv(&mut [0; 8]).unwrap(), 3);
+    let kept = Socket::inherit(endpoint.descriptors()[0], Options::default()).unwrap();
+    endpoint.reset_peers();
+    client.send_to(b"late", endpoint.address()).unwrap();
+    endpoint.shutdown();
+    let next = Endpoint::on_sockets(echoes(1), vec![kept], None).unwrap();
+    assert_eq!(client.recv(&mut [0; 8]).unwrap(), 4);
+    assert_eq!(counter(&next, "socket.datagrams_in"), 1);
 }

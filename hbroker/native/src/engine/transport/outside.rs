@@ -107,6 +107,20 @@ impl Engine {
         self.answer_stranger(now, source, session, &body, received);
     }
 
+    /// Sends a RESET to each peer that opened a link: the link is gone.
+    pub fn reset_peers(&mut self, now: Micros) {
+        let opened = self.out.links.iter().filter(|link| link.inbound());
+        let opened: Vec<_> = opened.map(|link| (link.session(), link.address(), link.rights())).collect();
+        for (session, address, rights) in opened {
+            let (mut body, mut datagram) = (Vec::new(), Vec::new());
+            wire::put_reset_field(&mut body, session, &self.token_for(now, address), reason::SUCCESS);
+            let header = HeaderOut { session, incarnation: self.config.incarnation, ..HeaderOut::default() };
+            wire::put_header(&mut datagram, &header);
+            wire::put_packet(&mut datagram, 0, 0, None, &body);
+            self.pending.push_back(((address, rights), datagram));
+        }
+    }
+
     /// The time for tokens, in seconds. Engines use microseconds since the Unix epoch.
     #[allow(clippy::unused_self, clippy::cast_possible_truncation)]
     pub(in crate::engine) fn token_clock(&self, now: Micros) -> u32 {

@@ -1,0 +1,1 @@
+"""Nodes that run by themselves, beside a network of `hbroker up`."""
