@@ -9,7 +9,7 @@ import click
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
 from hbroker.cli.flags import RunningNetwork, order_flags
-from hbroker.cli.network.admin_requests import locate
+from hbroker.operations.orders import locate
 
 _TEXT: Final = """\
 The node logs what is at least so severe from now on, until it is started again or reads its
