@@ -9,7 +9,7 @@ where it arrives is discarded and counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
@@ -48,7 +48,7 @@ from hbroker.protocol.revocations import Revocations
 from hbroker.protocol.sessions.client_rights import ClientRights, VerifyToken
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.sessions.takeover import TakeoverNotices
-from hbroker.protocol.status import StatusTopic, session_counters, split_drops
+from hbroker.protocol.status import NO_PROCESS, ProcessFacts, StatusTopic, session_counters, split_drops
 from hbroker.protocol.storage import AfterSync, RestoredState, Storage
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.protocol.wills.session_wills import SessionWills
@@ -79,10 +79,7 @@ class Node:
     - `incarnation`: that of the core's `Config`.
     - `unix_offset_us`: added to `now`, it gives microseconds since the Unix epoch, for epochs (§5.1).
     - `restored`: what an earlier run saved. `storage`: saves records for the next run.
-    - `process_usage`: returns what only the process knows, for the status.
-    - `hottest_topics`: returns the topics with the most messages (docs/telemetry.md), for the status; empty:
-    it does not
-      know.
+    - `process`: what only the process knows, for the status.
     - `certificates`: as in `NodeContext`.
     - `verify_token`: verifies a client's token; None: no tokens are required.
     - `authorities`: whose lists of revoked tokens it believes; empty: no tokens are required.
@@ -102,14 +99,12 @@ class Node:
         unix_offset_us: int,
         restored: RestoredState | None = None,
         storage: Storage | None = None,
-        process_usage: Callable[[], Mapping[str, object]] = dict,
-        hottest_topics: Callable[[], Mapping[str, object]] = dict,
+        process: ProcessFacts = NO_PROCESS,
         certificates: Certificates | None = None,
         verify_token: VerifyToken | None = None,
         authorities: Sequence[RevocationAuthority] = (),
     ) -> None:
-        self._settings, self._process_usage = settings, process_usage
-        self._hottest_topics = hottest_topics
+        self._settings, self._process = settings, process
         diagnostics = self._diagnostics = Diagnostics()
         nonces = Nonces(random.randbytes(16))
         self._channels = Channels(core, settings.join_key, settings.address, random, nonces, diagnostics)
@@ -340,7 +335,7 @@ class Node:
             "messages_out": counters.get("messages_out", 0),
             "bytes_in": counters.get("bytes_in", 0),
             "bytes_out": counters.get("bytes_out", 0),
-            **self._process_usage(),
+            **self._process.usage(),
             "drops": drops,
             "counters": counters,
             "at_us": now + self._context.unix_offset_us,
@@ -528,7 +523,7 @@ class Node:
 
     def _topic_status(self, now: int) -> dict[str, object]:
         at_us = now + self._context.unix_offset_us
-        return {"name": self._settings.name, **self._hottest_topics(), "at_us": at_us}
+        return {"name": self._settings.name, **self._process.hottest_topics(), "at_us": at_us}
 
     def _refresh_status(self, now: int, requester: Requester, filter: str) -> None:
         if requester.session_link is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from hbroker._native import topic_matches
@@ -18,7 +19,15 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
 from hbroker.protocol.sessions.session_table import SessionTable
 
-__all__ = ["MOST_SESSIONS", "PERIOD", "StatusTopic", "session_counters", "split_drops"]
+__all__ = [
+    "MOST_SESSIONS",
+    "NO_PROCESS",
+    "PERIOD",
+    "ProcessFacts",
+    "StatusTopic",
+    "session_counters",
+    "split_drops",
+]
 
 PERIOD: Final = 10 * timers.SECOND
 FRESH: Final = timers.SECOND // 50
@@ -26,6 +35,19 @@ FRESH: Final = timers.SECOND // 50
 subscribes again and again does not use up the node's time."""
 MOST_SESSIONS: Final = 1_000
 """The most sessions in one message. Those with the longest queues come first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """What only the process of a node knows. Each returns entries of a status. `usage`: of the process.
+    `hottest_topics`: the topics with the most messages (docs/telemetry.md)."""
+
+    usage: Callable[[], Mapping[str, object]]
+    hottest_topics: Callable[[], Mapping[str, object]]
+
+
+NO_PROCESS: Final = ProcessFacts(dict, dict)
+"""For a node that has no process of its own."""
 
 
 class StatusTopic:

@@ -39,6 +39,7 @@ from hbroker.identity.node_identity import Identity
 from hbroker.identity.revocation_list import RevocationAuthority
 from hbroker.protocol.events import LogLevelOrdered, NodeEvent, event_name
 from hbroker.protocol.node import Node
+from hbroker.protocol.status import ProcessFacts
 from hbroker.rights.token import verify
 from hbroker.rights.verified import VerifiedToken
 from hbroker.runtime.control_loop import clock
@@ -175,8 +176,7 @@ class _Process:
             unix_offset_us=self._endpoint.unix_offset_us,
             restored=restored,
             storage=files,
-            process_usage=self._process_status,
-            hottest_topics=self._recorder.hottest_topics.describe,
+            process=ProcessFacts(self._process_status, self._recorder.hottest_topics.describe),
             certificates=self._certificate_of if settings.security.is_on else None,
             verify_token=self._verify_token if settings.security.requires_tokens else None,
             authorities=[RevocationAuthority.of(key) for key in self._authorities],
