@@ -150,10 +150,7 @@ class _Process:
         self._endpoint = Endpoint(config, settings.listen, settings.workers, list(sockets))
         if not sockets:
             tell("FDSTORE=1", f"FDNAME={SOCKETS}", descriptors=self._endpoint.descriptors)
-        if settings.security.is_on and key_log_file():
-            self._log.warning("keys_logged", file=key_log_file())
-        if not settings.security.is_on:
-            self._log.warning("security_off", danger="nothing is encrypted, and no node proves who it is")
+        self._warn_of_security(settings)
         self._configured, self._reload = settings, reload
         self._authorities = _authorities(settings)
         self._revoked = RevokedFileWatch(settings.security)
@@ -189,6 +186,12 @@ class _Process:
         self._has_failed = False
         self._store_fault: tuple[bool, str] | None = None
         self._ended = asyncio.Event()
+
+    def _warn_of_security(self, settings: NodeSettings) -> None:
+        if settings.security.is_on and key_log_file():
+            self._log.warning("keys_logged", file=key_log_file())
+        if not settings.security.is_on:
+            self._log.warning("security_off", danger="nothing is encrypted, and no node proves who it is")
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
