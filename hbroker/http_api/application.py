@@ -8,6 +8,7 @@ from typing import Final
 
 from litestar import Litestar, Router
 from litestar.config.allowed_hosts import AllowedHostsConfig
+from litestar.config.compression import CompressionConfig
 from litestar.datastructures.headers import MutableScopeHeaders
 from litestar.middleware import DefineMiddleware
 from litestar.openapi import OpenAPIConfig
@@ -38,6 +39,7 @@ _DESCRIPTION: Final = (
     "See and steer a network of hbroker. Every request has a token of the network as bearer token; "
     "lists come in pages; errors are problem details (RFC 9457)."
 )
+_STREAMS: Final = [r"^/v1/events$", r"^/v1/messages$"]
 _LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -67,6 +69,7 @@ def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) 
         [v1, scrape, healthz, readyz],
         allowed_hosts=None if verifier.requires_tokens else AllowedHostsConfig([*_LOCAL_HOSTS, *hosts]),
         before_send=[_name_all_methods],
+        compression_config=CompressionConfig("gzip", minimum_size=4_096, exclude=_STREAMS),
         exception_handlers=exception_handlers(),
         lifespan=[running],
         logging_config=None,

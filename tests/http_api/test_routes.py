@@ -180,7 +180,7 @@ def test_tokens_are_made_narrowed_and_looked_at(api: Api) -> None:
 
 def test_prometheus_can_scrape(api: Api) -> None:
     text = api.get("/metrics")
-    assert 'hbroker_node_up{node="kitchen"} 1.0' in text
+    assert 'hbroker_node_up{node="kitchen"} 1' in text
     assert 'hbroker_messages_received_total{node="root"}' in text
     headers = {"Authorization": f"Bearer {api.operator}", "Accept": "application/openmetrics-text"}
     answer = httpx.get(f"{api.url}/metrics", headers=headers, timeout=PATIENCE)
