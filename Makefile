@@ -73,6 +73,8 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/clients/test_speed.py \
 	tests/fuzz \
 	tests/gateway/transports/test_guesses.py \
+	tests/http_api/test_schema.py \
+	tests/http_api/test_thousand_nodes.py \
 	tests/lab \
 	tests/loop \
 	tests/network/moving/test_recovery.py \

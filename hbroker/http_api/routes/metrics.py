@@ -16,7 +16,7 @@ from hbroker.http_api.live_network import LiveNetwork
 from hbroker.http_api.problems import refusals
 from hbroker.metrics.exposition import exposition
 
-__all__ = ["scrape"]
+__all__ = ["scrape", "scrape_of"]
 
 _MOST_TOPICS: Final = 50
 _REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -33,11 +33,15 @@ _REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTT
 async def scrape(request: ApiRequest, state: State) -> Response[bytes]:
     """The metrics of all nodes, as text, or as OpenMetrics for those who accept that. Prometheus shows the
     token with `authorization: {credentials_file: FILE}`."""
-    now = time.monotonic()
-    live = context_of(state).live
-    statuses = ((each.status, not each.is_silent(now)) for each in live.nodes().values())
-    text, media_type = exposition(statuses, _topics(live), request.headers.get("Accept", ""))
+    text, media_type = scrape_of(context_of(state).live, request.headers.get("Accept", ""))
     return Response(text, media_type=media_type)
+
+
+def scrape_of(live: LiveNetwork, accept: str) -> tuple[bytes, str]:
+    """The metrics of a network, and the media type of that text. `accept`: as in `exposition`."""
+    now = time.monotonic()
+    statuses = ((each.status, not each.is_silent(now)) for each in live.nodes().values())
+    return exposition(statuses, _topics(live), accept)
 
 
 def _topics(live: LiveNetwork) -> dict[str, tuple[float, float]]:
