@@ -1,7 +1,7 @@
 """The command line: `hbroker <command> …` (docs/commands.md).
 
     network/    up, down, status, tree, audit, resolve, move, apply, leave, node
-    gateways/   gateway, clients, kick, passwd
+    gateways/   gateway, bridge, clients, kick, passwd, import
     analysis/   analyze
     bench/      bench
     sim         simulated rooms of devices
