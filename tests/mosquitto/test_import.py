@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,9 @@ from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from tests.interop.lines import Place
 from tests.interop.peer import connected
-from tests.mosquitto.broker import Mosquitto
+from tests.mosquitto.broker import mosquitto_with
 from tests.needs import need_mosquitto
 from tests.product.network import network_up
-from tests.waiting import until
 
 Capture = pytest.CaptureFixture[str]
 PATIENCE_S = 30.0
@@ -44,12 +44,19 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_devices_log_in_as_before(file: Path, tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "other").mkdir()
-    other = Mosquitto(tmp_path / "other")
-    file.write_text(
-        f"{file.read_text()}connection cloud\naddress 127.0.0.1:{other.port}\ntopic home/# out 1\n"
-    )
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[int]:
+    """The port of another mosquitto."""
+    need_mosquitto()
+    directory = tmp_path / "other"
+    directory.mkdir()
+    with mosquitto_with(directory, "") as port:
+        yield port
+
+
+def test_devices_log_in_as_before(file: Path, other: int, tmp_path: Path, capsys: Capture) -> None:
+    bridge = f"connection cloud\naddress 127.0.0.1:{other}\ntopic home/# out 1\n"
+    file.write_text(file.read_text() + bridge)
     assert main(["import", str(file), "--out", str(tmp_path / "site")]) == DONE
     out = capsys.readouterr().out
     assert f"{file}:4" in out
@@ -59,10 +66,6 @@ def test_devices_log_in_as_before(file: Path, tmp_path: Path, capsys: Capture) -
     with network_up(topology, tmp_path / "state") as (network, _):
         port = network.state()["gateways"][0]["listeners"][0].rpartition(":")[2]
 
-        run = network.state
-        other.start()
-        until(lambda: run()["bridges"][0]["broker"] != "", "the bridge is connected", 2 * PATIENCE_S)
-
         def publish(user: str, password: str, topic: str) -> int:
             login = ["-u", user, "-P", password] if user else []
             flags = ["-p", port, "-V", "5", "-q", "1", "-t", topic, "-m", "x"]
@@ -71,15 +74,14 @@ def test_devices_log_in_as_before(file: Path, tmp_path: Path, capsys: Capture) -
             )
             return 1 if b"Not authorized" in done.stderr else done.returncode
 
-        with connected(Place("127.0.0.1", other.port, "watcher")) as watcher:
+        with connected(Place("127.0.0.1", other, "watcher")) as watcher:
             watcher.subscribe(("home/#", 1))
             assert publish("ann", "secret", "home/lamp") == 0
-            watcher.await_received(1)
+            watcher.await_received(1)  # over the bridge
         assert publish("ann", "secret", "home/safe/door") != 0
         assert publish("bea", "secret", "home/lamp") != 0  # no rule lets her
         assert publish("ann", "wrong", "home/lamp") != 0
         assert publish("", "", "home/lamp") != 0
-    other.kill()
 
 
 def test_what_is_left_to_do_shows_in_the_exit_code(file: Path, tmp_path: Path, capsys: Capture) -> None:
