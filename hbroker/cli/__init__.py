@@ -3,6 +3,8 @@
     network/    up, down, status, tree, audit, resolve, move, apply, leave, log, node
     hosts/      join, doctor
     gateways/   gateway, clients, kick, passwd
+    network/    up, down, status, tree, audit, resolve, move, apply, leave, node
+    gateways/   gateway, bridge, clients, kick, passwd, import
     analysis/   analyze
     bench/      bench
     sim         simulated rooms of devices

@@ -12,6 +12,7 @@ import pytest
 from hbroker.config import BridgeSettings, BridgeTopic, Direction
 from hbroker.runtime.bridge import remote as module
 from hbroker.runtime.bridge.remote import Remote, RemoteFailed, Version, versions_of
+from hbroker.runtime.bridge.topics import TopicMap
 from tests.waiting import eventually
 
 Answer = Callable[[bytes], bytes | None]
@@ -129,6 +130,31 @@ async def failure_at(port: int) -> str:
     failed = await asyncio.wait_for(asyncio.shield(remote.failed), PATIENCE_S)
     await remote.close()
     return str(failed)
+
+
+MALFORMED: Final = {
+    "a topic that is too long": bytes([0x32, 4, 0, 9, 65, 66]),
+    "no topic": bytes([0x32, 0]),
+    "an unknown property": bytes([0x32, 8, 0, 1, 65, 0, 1, 2, 0x7F, 0]),
+    "a cut acknowledgement": bytes([0x40, 1, 0]),
+    "a packet of a client": bytes([0x10, 2, 0, 0]),
+    "an endless length": bytes([0x32, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]),
+}
+
+
+@pytest.mark.parametrize("packet", MALFORMED.values(), ids=MALFORMED)
+async def test_malformed_packets_end_the_connection(packet: bytes) -> None:
+    async with broker(lambda data: CONNACK_5 + packet if data[0] == 0x10 else b"") as port:
+        assert await failure_at(port)
+
+
+async def test_a_topic_that_is_not_utf_8_matches_nothing() -> None:
+    packet = bytes([0x30, 5, 0, 2, 0xFF, 0xFE, 0])
+    async with broker(lambda data: CONNACK_5 + packet if data[0] == 0x10 else b"") as port:
+        remote = await opened(port)
+        (message,) = await asyncio.wait_for(remote.next_messages(10), PATIENCE_S)
+        await remote.close()
+    assert TopicMap(settings().topics).local_topic(message.topic) is None
 
 
 @pytest.mark.parametrize("qos", [0, 1])

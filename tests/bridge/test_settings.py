@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hbroker import topology
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, USAGE
 from hbroker.config import BridgeSettings, BridgeTls, BridgeTopic, Direction
 from hbroker.errors import ConfigErrors
+from hbroker.topology.bridges import client_id_is_valid, topic_error
+from tests.topics import FILTERS
 
 NODES = 'nodes: [{name: root, subtree: "", listen: "127.0.0.1:7700"}]\n'
 FULL = (
@@ -71,6 +77,46 @@ def test_bridges_are_read_completely() -> None:
 def test_rendered_bridges_are_read_back() -> None:
     network = topology.parse(FULL, file="/etc/site.yaml")
     assert topology.parse(topology.render(network), file="/etc/site.yaml") == network
+
+
+TEXT = st.text(st.characters(min_codepoint=32, exclude_categories=["C", "Z"]), max_size=10)
+PATHS = st.sampled_from(["", "/etc/a file", "/etc/ä.pem"])
+ENTRIES = st.builds(
+    BridgeTopic,
+    FILTERS.filter(lambda filter: not filter.startswith("$")),
+    st.sampled_from(Direction),
+    st.sampled_from([0, 1]),
+    st.sampled_from(["", "a/", "1", "on"]),
+    st.sampled_from(["", "b/", "$SYS/"]),
+).filter(lambda topic: topic_error(topic) is None)
+LOGINS = st.sampled_from([{}, {"username": "on"}, {"username": "u", "password": "1"}])
+BRIDGES = st.builds(
+    lambda login, **keys: BridgeSettings(name="b", root=("127.0.0.1", 7700), **login, **keys),
+    LOGINS,
+    addresses=st.lists(
+        st.tuples(st.sampled_from(["a.b", "::1", "127.0.0.1"]), st.integers(1, 65_535)), min_size=1
+    ).map(tuple),
+    topics=st.lists(ENTRIES, min_size=1, max_size=3).map(tuple),
+    client_id=TEXT.filter(client_id_is_valid),
+    tls=st.none() | st.builds(BridgeTls, PATHS, checks_host=st.booleans()),
+    clean_start=st.booleans(),
+    version=st.sampled_from(["", "5", "3.1.1"]),
+    notifies=st.sampled_from(["both", "local", "none"]),
+    keep_alive=st.integers(5, 65_535),
+    in_flight=st.integers(1, 10_000),
+)
+
+
+@given(BRIDGES)
+def test_every_bridge_is_read_back(bridge: BridgeSettings) -> None:
+    network = replace(topology.parse(NODES, file="/etc/site.yaml"), bridges=(bridge,))
+    assert topology.parse(topology.render(network), file="/etc/site.yaml") == network
+
+
+@given(st.text(max_size=60))
+def test_arbitrary_text_raises_only_config_errors(text: str) -> None:
+    with suppress(ConfigErrors):
+        topology.parse(f"{NODES}bridges: [{{name: b, {text}}}]\n")
 
 
 def test_bridges_get_what_the_network_has() -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from hbroker.cli.exits import USAGE
 from tests.bridge.site import PATIENCE_S, Site, await_messages, messages_of, publish, site_with
 from tests.gateway.transports.certificates import Authority
 from tests.interop.peer import connected, fields_of, properties_of
 from tests.mosquitto.broker import Mosquitto, free_port
 from tests.needs import need_mosquitto
+from tests.product.network import PROJECT, environment, hbroker, run_hbroker
 from tests.waiting import until
 
 VERSIONS = {"newest": "5", "older": "3.1.1"}
@@ -192,6 +196,39 @@ def test_a_refusal_is_in_the_log_and_ends_nothing(site: Site, name: str, why: st
     until(lambda: why in site.log(name), why, PATIENCE_S, found=lambda: site.log(name))
     run = site.run(name)
     assert (run["broker"], run["state"], run["restarts"]) == ("", "up", 0)
+
+
+def test_a_bridge_in_a_process_of_its_own(site: Site, tmp_path: Path) -> None:
+    bridge = {
+        "name": "alone",
+        "addresses": [f"127.0.0.1:{site.broker.port}"],
+        "topics": [{"filter": "up/alone"}],
+    }
+    nodes = [{"name": "root", "subtree": "", "listen": "127.0.0.1:0"}]
+    file = tmp_path / "alone.yaml"
+    file.write_text(yaml.safe_dump({"nodes": nodes, "bridges": [bridge]}))
+    command = [*hbroker("bridge"), "--config", str(file), "--name", "alone", "--root", site.root]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment())
+    try:
+        assert process.stdout is not None
+        with process.stdout as output:
+            assert output.readline() == "ready alone: subscribed\n"
+        with connected(site.here("alone-local")) as local, connected(site.there("alone-remote")) as remote:
+            remote.subscribe(("up/alone", 1))
+            publish(local, "up/alone", b"x")
+            await_messages(remote, ("up/alone", b"x"))
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+    finally:
+        process.kill()
+
+
+def test_a_bridge_that_is_not_in_the_file_is_an_error(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "none.yaml"
+    file.write_text('nodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n')
+    done = run_hbroker("bridge", "--config", file, "--name", "cloud", "--root", site.root)
+    assert done.returncode == USAGE
+    assert "the file has no bridges" in done.stderr
 
 
 def test_a_bridge_of_311_says_that_it_is_one(site: Site) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
+from tests.interop.lines import Place
+from tests.interop.peer import connected
+from tests.mosquitto.broker import mosquitto_with
 from tests.needs import need_mosquitto
 from tests.product.network import network_up
 
@@ -40,7 +44,19 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_devices_log_in_as_before(file: Path, tmp_path: Path, capsys: Capture) -> None:
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[int]:
+    """The port of another mosquitto."""
+    need_mosquitto()
+    directory = tmp_path / "other"
+    directory.mkdir()
+    with mosquitto_with(directory, "") as port:
+        yield port
+
+
+def test_devices_log_in_as_before(file: Path, other: int, tmp_path: Path, capsys: Capture) -> None:
+    bridge = f"connection cloud\naddress 127.0.0.1:{other}\ntopic home/# out 1\n"
+    file.write_text(file.read_text() + bridge)
     assert main(["import", str(file), "--out", str(tmp_path / "site")]) == DONE
     out = capsys.readouterr().out
     assert f"{file}:4" in out
@@ -58,7 +74,10 @@ def test_devices_log_in_as_before(file: Path, tmp_path: Path, capsys: Capture) -
             )
             return 1 if b"Not authorized" in done.stderr else done.returncode
 
-        assert publish("ann", "secret", "home/lamp") == 0
+        with connected(Place("127.0.0.1", other, "watcher")) as watcher:
+            watcher.subscribe(("home/#", 1))
+            assert publish("ann", "secret", "home/lamp") == 0
+            watcher.await_received(1)  # over the bridge
         assert publish("ann", "secret", "home/safe/door") != 0
         assert publish("bea", "secret", "home/lamp") != 0  # no rule lets her
         assert publish("ann", "wrong", "home/lamp") != 0

@@ -239,6 +239,8 @@ def _bridge_body(log_format: Style, log_level: str) -> BridgeBody:
 
     def body(settings: BridgeSettings, registered: Callable[[], None], remote: RemoteChanged) -> int:
         logs.configure(node=settings.name, style=log_format, level=log_level)
+        for name in ("HBROKER_AUTHORITY", "HBROKER_TOKEN"):
+            os.environ.pop(name, None)  # They are for other networks: this one's are in the settings.
         try:
             return run_bridge(settings, on_ready=registered, on_remote=remote)
         except ConfigErrors as wrong:

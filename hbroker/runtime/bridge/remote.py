@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from paho.mqtt.client import Client, MQTTv5, MQTTv311
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as MqttProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
@@ -28,6 +28,7 @@ from hbroker.addresses import Address, format_address
 from hbroker.config import BridgeSettings, BridgeTopic
 from hbroker.properties import Properties, mqtt_properties_of
 from hbroker.runtime.bridge.files import password_of, tls_context
+from hbroker.runtime.logs import EventLog
 
 if TYPE_CHECKING:
     from paho.mqtt.client import ConnectFlags, DisconnectFlags, MQTTMessage
@@ -98,6 +99,8 @@ class Remote:
         """Completed when the connection has failed."""
         self._subscribed: asyncio.Future[list[int]] = self._loop.create_future()
         self._published: dict[int, asyncio.Future[int]] = {}
+        self._lock = Lock()
+        """Guards the fields from here to `dropped`, which paho's thread changes, too."""
         self._waiting: deque[Incoming] = deque()
         self._waiting_bytes = 0
         self._has_messages = asyncio.Event()
@@ -167,12 +170,14 @@ class Remote:
 
     async def next_messages(self, most: int) -> list[Incoming]:
         """The next messages, at least one."""
-        while not self._waiting:
+        while True:
             self._has_messages.clear()
+            with self._lock:
+                taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+                self._waiting_bytes -= sum(len(message.payload) for message in taken)
+            if taken:
+                return taken
             await self._has_messages.wait()
-        taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-        self._waiting_bytes -= sum(len(message.payload) for message in taken)
-        return taken
 
     def acknowledge(self, message: Incoming) -> None:
         """Acknowledges a message."""
@@ -191,7 +196,7 @@ class Remote:
     def _make_client(self, client_id: str) -> Client:
         """The client of paho, whose callbacks are called in its thread."""
         is_5 = self._version is Version.V5
-        client = Client(
+        client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id,
             clean_session=None if is_5 else self._settings.clean_start,
@@ -199,6 +204,7 @@ class Remote:
             reconnect_on_failure=False,
             manual_ack=True,
         )
+        client.on_thread_end = lambda: self._call(self._on_end, _CLOSED)
         client.connect_timeout = CONNECT_TIMEOUT_S
         client.max_inflight_messages = 0xFFFF  # The bridge has a window of its own.
         if self._version is Version.V311_BRIDGE:
@@ -312,21 +318,23 @@ class Remote:
             message.qos,
             _incoming(message, qos=min(message.qos, 1)),
         )
-        self._call(self._on_received, received)
+        self._receive(received)
+
+    def _receive(self, message: Incoming) -> None:
+        with self._lock:
+            waiting, size = len(self._waiting), self._waiting_bytes + len(message.payload)
+            has_room = waiting < MOST_WAITING and (not waiting or size <= MOST_WAITING_BYTES)
+            if has_room:
+                self._waiting_bytes = size
+                self._waiting.append(message)
+            elif not message.qos:
+                self.dropped += 1
+        if has_room and not waiting:
+            self._call(self._has_messages.set)
+        elif message.qos and not has_room:
+            self._call(self._fail, "it sends more than it may have in flight")
 
     # Called in the event loop
-
-    def _on_received(self, message: Incoming) -> None:
-        waiting, size = len(self._waiting), self._waiting_bytes + len(message.payload)
-        if waiting >= MOST_WAITING or (waiting and size > MOST_WAITING_BYTES):
-            if message.qos:
-                self._fail("it sends more than it may have in flight")
-            else:
-                self.dropped += 1
-            return
-        self._waiting_bytes = size
-        self._waiting.append(message)
-        self._has_messages.set()
 
     def _on_published(self, id: int, code: int) -> None:
         published = self._published.pop(id, None)
@@ -342,6 +350,23 @@ class Remote:
 
     def __str__(self) -> str:
         return f"{format_address(self.address)} (MQTT {self._version.value})"
+
+
+class _Client(Client):
+    """paho's client. It calls `on_thread_end` when its thread ends: paho reports no end if it cannot read
+    what the broker sends."""
+
+    on_thread_end: Callable[[], None]
+
+    def loop_forever(self, timeout: float = 1.0, retry_first_connection: bool = False) -> MQTTErrorCode:
+        """Runs in paho's thread."""
+        try:
+            return super().loop_forever(timeout, retry_first_connection)
+        except Exception as error:  # Whatever paho raises for malformed packets.
+            EventLog("bridge").warning("malformed_packet", error=repr(error))
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        finally:
+            self.on_thread_end()
 
 
 _CLOSED: Final = "the broker closed the connection, or it was lost"

@@ -25,7 +25,7 @@ class TopicMap:
 
     def local_topic(self, topic: str) -> str | None:
         """The topic here of a message of the other broker; None: it has none."""
-        entry = next((each for each in self.inward if topic_matches(each.remote, topic)), None)
+        entry = next((each for each in self.inward if topic and topic_matches(each.remote, topic)), None)
         return None if entry is None else _moved(topic, entry.remote_prefix, entry.local_prefix)
 
     def remote_topic(self, topic: str) -> tuple[str, BridgeTopic] | None:
