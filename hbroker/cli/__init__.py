@@ -1,7 +1,7 @@
 """The command line: `hbroker <command> …` (docs/commands.md).
 
-    network/    up, down, status, tree, audit, resolve, move, apply, leave, log, node
-    hosts/      join, doctor
+    network/    up, down, status, tree, audit, resolve, move, apply, leave, node
+    hosts/      join, doctor, log
     gateways/   gateway, clients, kick, passwd
     analysis/   analyze
     bench/      bench

@@ -42,7 +42,7 @@ COMMANDS: Final = {
     "node": ("network.node", "run one node in this process"),
     "join": ("hosts.join", "join a network from another host, with a join token"),
     "doctor": ("hosts.doctor", "check this host: what is wrong, and the command that mends it"),
-    "log": ("network.log", "change the level at which a running node logs"),
+    "log": ("hosts.log", "change the level at which a running node logs"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
     "keys": ("keys", "make the keys and certificates of a network or a node"),
     "context": ("context", "name how to reach a network, for commands of this user"),
