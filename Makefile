@@ -59,6 +59,21 @@ bench: $(CORE) ## Measure beside mosquitto, nats-server, Zenoh and the kernel's 
 	@$(PY) -m bench.contest --write
 	$(PY) -m bench.durable
 
+# With zig's linker and headers, so that they run with an old C library. The ABI is that of Python 3.11 and later, whatever
+# the Python of this machine is.
+WHEEL_TARGETS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+
+.PHONY: wheels
+wheels: $(VENV)/.installed ## Build wheels for Linux into dist/, for each architecture whose Rust target is installed
+	@for target in $(WHEEL_TARGETS); do
+		if ! rustup target list --installed | grep -qx $$target; then
+			echo "no wheel for $$target: call rustup target add $$target"
+			continue
+		fi
+		env -u PYO3_PYTHON $(BIN)/maturin build --release --quiet --zig --compatibility manylinux_2_28 --target $$target --out dist
+	done
+	ls dist/*.whl
+
 # What a developer does ------------------------------------------------------------------------------------------------
 
 .PHONY: test
@@ -86,6 +101,8 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/product/moving/test_kills_while_moving.py \
 	tests/product/moving/test_queue_moves.py \
 	tests/product/dying/test_successions.py \
+	tests/product/hosts/test_join_elsewhere.py \
+	tests/product/hosts/test_replacing_under_load.py \
 	tests/product/sessions/test_under_load.py \
 	tests/rooms
 

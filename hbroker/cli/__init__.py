@@ -1,9 +1,7 @@
 """The command line: `hbroker <command> …` (docs/commands.md).
 
-    network/    up, down, status, tree, audit, resolve, move, apply, leave, log, node
-    hosts/      join, doctor
-    gateways/   gateway, clients, kick, passwd
-    network/    up, down, status, tree, audit, resolve, move, apply, leave, node
+    network/    up, down, status, tree, audit, resolve, move, apply, leave, node, admin
+    hosts/      join, doctor, log
     gateways/   gateway, bridge, clients, kick, passwd, import
     analysis/   analyze
     bench/      bench

@@ -43,7 +43,7 @@ COMMANDS: Final = {
     "node": ("network.node", "run one node in this process"),
     "join": ("hosts.join", "join a network from another host, with a join token"),
     "doctor": ("hosts.doctor", "check this host: what is wrong, and the command that mends it"),
-    "log": ("network.log", "change the level at which a running node logs"),
+    "log": ("hosts.log", "change the level at which a running node logs"),
     "gateway": ("gateways.gateway", "run one gateway for MQTT clients in this process"),
     "admin": ("network.admin", "serve the HTTP API of a network"),
     "bridge": ("gateways.bridge", "run one bridge to another MQTT broker in this process"),

@@ -37,7 +37,7 @@ start by themselves (`hbroker node`), and for nodes on other hosts.
 examples:
   hbroker keys init topologies/home.yaml
   hbroker keys issue kitchen home/kitchen --root 192.0.2.1:7700
-  scp kitchen.join kitchen-host:   there: hbroker join --token kitchen.join
+  scp kitchen.join kitchen-host:   there, `hbroker join` takes the file: see its help
   hbroker keys rotate home 1
 
 exit codes: 0 done, 1 a file cannot be written, 2 wrong flags or topology, or no authority here

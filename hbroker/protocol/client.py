@@ -243,7 +243,8 @@ class ClientControl:
         self._links.discard(event.link)
         if is_refused and self._resolver is not None:
             self._resolver.refusals.add(now, event.address)
-        self._subscriptions.handle_link_down(now, event.link, is_refused=is_refused)
+        is_reset = event.reason in ("reset", "restarted")
+        self._subscriptions.handle_link_down(now, event.link, is_refused=is_refused, is_reset=is_reset)
         if self._client_will is not None:
             self._client_will.handle_link_down(now, event.link, is_refused=is_refused)
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.frame.checkout import ROOT, run
 
-TARGETS = ["bench", "check", "clean", "demo", "docs", "help", "proto", "soak", "test"]
+TARGETS = ["bench", "check", "clean", "demo", "docs", "help", "proto", "soak", "test", "wheels"]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 

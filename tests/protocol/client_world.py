@@ -316,11 +316,12 @@ class World:
         self._last_in_session[address] = at
         self.later(action, at - self.now)
 
-    def cut_off(self, node: Node) -> None:
-        """Ends the link to a node, and discards what the node stored for the client."""
+    def cut_off(self, node: Node, reason: str = "timeout") -> None:
+        """Ends the link to a node, and discards what the node stored for the client. `reason`: as in
+        `LinkDownEvent`."""
         node.subscriptions.clear()
         link = self.links.pop(node.address)
-        self.event(LinkDownEvent(link, node.address, 1, False, "timeout"))
+        self.event(LinkDownEvent(link, node.address, 1, False, reason))
 
     # The core's verbs
 

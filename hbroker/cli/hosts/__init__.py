@@ -1,1 +1,1 @@
-"""Commands of a host with a node of its own: `hbroker join`, `hbroker doctor`."""
+"""Commands for hosts with nodes of their own: `hbroker join`, `hbroker doctor`, `hbroker log`."""

@@ -32,7 +32,7 @@ node.yaml as it is. Change that file by hand, and send SIGHUP to a node that run
 examples:
   hbroker join --token kitchen.join
   hbroker join --root 192.0.2.1:7700 --token kitchen.join --name kitchen --subtree home/kitchen
-  sudo hbroker join --token kitchen.join --no-start && sudo systemctl enable --now hbroker-node@kitchen
+  sudo hbroker join --token kitchen.join --no-start && sudo systemctl start hbroker-node@kitchen
 
 exit codes: 0 done, or ended as asked, 1 it could not run, 2 wrong flags or token
 """

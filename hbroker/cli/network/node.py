@@ -132,7 +132,7 @@ def node(
     from hbroker.runtime.hosts.service_manager import tell
     from hbroker.runtime.launcher import ports
     from hbroker.runtime.node.process import run_node
-    from hbroker.runtime.node.succession import Predecessor
+    from hbroker.runtime.node.successor import Predecessor
     from hbroker.topology.document import COMMAND_LINE
 
     predecessor = Predecessor.of_environment()

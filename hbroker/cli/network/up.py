@@ -93,6 +93,7 @@ def up(
         values = ("--state-dir", str(state_dir), "--log-format", log_format, "--log-level", log_level)
         arguments = [file, *(flag for flag, is_given in flags.items() if is_given), *values]
         return launch(["up", *arguments], directory.path / "launcher.log", is_json=as_json)
+    os.environ.pop("NOTIFY_SOCKET", None)  # Nodes and gateways would take it for theirs.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # The launcher handles it, once it runs.
     lock = directory.acquire()
     try:

@@ -5,7 +5,7 @@
 - SIGUSR1: a node with a store ends at once. Its next run, at the same address, has everything. A node without
   one does as on SIGTERM.
 - SIGUSR2: a node with a store is replaced by a new process, which takes over its sockets
-  (`hbroker.runtime.node.succession`).
+  (`hbroker.runtime.node.successor`).
 - SIGHUP, which a terminal sends when it closes: the node reads its settings again, and logs which changes
   take effect at the next start. It goes on.
 
@@ -50,7 +50,7 @@ from hbroker.runtime.logs import EventLog, audit_fields, set_level
 from hbroker.runtime.node.event_entries import WARNINGS, entry_of
 from hbroker.runtime.node.revoked_file_watch import RevokedFileWatch
 from hbroker.runtime.node.state_files import NodeStateFiles
-from hbroker.runtime.node.succession import Successor
+from hbroker.runtime.node.successor import Successor
 from hbroker.runtime.node.writer_threads import StateWriter
 from hbroker.runtime.process_usage import process_usage
 from hbroker.runtime.telemetry import Facts, Recorder
@@ -146,10 +146,7 @@ class _Process:
         report = partial(self._report_disk_fault, "files")
         self._state_writer = None if files is None else StateWriter(files, self._log, report)
         restored = None if self._state_writer is None else self._state_writer.load()
-        config = core_config(settings, incarnation)
-        self._endpoint = Endpoint(config, settings.listen, settings.workers, list(sockets))
-        if not sockets:
-            tell("FDSTORE=1", f"FDNAME={SOCKETS}", descriptors=self._endpoint.descriptors)
+        self._endpoint = _new_endpoint(settings, incarnation, sockets)
         self._warn_of_security(settings)
         self._configured, self._reload = settings, reload
         self._authorities = _authorities(settings)
@@ -411,6 +408,16 @@ class _Process:
         """Logs an event, and publishes it below `$SYS/audit`."""
         log(event, **entry)
         self._node.audit(clock(), event, audit_fields(self._configured.name, event, entry))
+
+
+def _new_endpoint(settings: NodeSettings, incarnation: int, sockets: Sequence[int]) -> Endpoint:
+    """The endpoint, on these sockets, or on new ones, which the service manager then keeps. Raises
+    OSError."""
+    config = core_config(settings, incarnation)
+    endpoint = Endpoint(config, settings.listen, settings.workers, list(sockets))
+    if not sockets:
+        tell("FDSTORE=1", f"FDNAME={SOCKETS}", descriptors=endpoint.descriptors)
+    return endpoint
 
 
 def _authorities(settings: NodeSettings) -> list[Ed25519PublicKey]:

@@ -139,6 +139,20 @@ def test_a_subscription_stays_resumed_after_all_owners_have_answered_whatever_ha
     assert world.result(Subscribed).resumed
 
 
+@pytest.mark.parametrize(
+    ("reason", "least", "most"), [("reset", 0, 60), ("restarted", 0, 60), ("timeout", 187, 400)]
+)
+def test_a_subscription_is_made_again_soon_if_the_owner_is_there(reason: str, least: int, most: int) -> None:
+    """In milliseconds, with the way there and back."""
+    world = World(session_options=PERSISTENT)
+    world.subscribe("home/lamp")
+    world.result(Subscribed)
+    began = world.now
+    world.cut_off(world.root, reason)
+    world.run(lambda: bool(world.root.subscriptions))
+    assert least <= (world.now - began) / 1_000 <= most
+
+
 def clean_starts(node: Node) -> list[tuple[str, bool]]:
     return [(body.filter, body.clean_start) for body in node.told if isinstance(body, pb.Subscribe)]
 

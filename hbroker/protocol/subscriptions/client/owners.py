@@ -49,6 +49,9 @@ __all__ = ["SubscribeRequests", "SubscriptionOwners"]
 _DIRECT_TRIES: Final = 4
 _SUBSCRIBE_TIMEOUT: Final = 5 * SECOND
 _MOST_OWNERS: Final = 10_000
+SHORTER: Final = 16
+"""The pause after a link whose owner has said that it is there and does not know the session is so many times
+shorter. The jitter keeps its many clients apart."""
 
 
 class SubscribeRequests:
@@ -266,14 +269,14 @@ class SubscriptionOwners:
             self._ask_directly(now, owner)
         self._on_change(subscription)
 
-    def handle_link_down(self, now: int, link: int, *, is_refused: bool) -> None:
-        """§6.3: makes every subscription of that session again. `is_refused`: as in
+    def handle_link_down(self, now: int, link: int, *, is_refused: bool, is_reset: bool) -> None:
+        """§6.3: makes every subscription of that session again. `is_refused`, `is_reset`: as in
         `ClientSubscriptions.handle_link_down`."""
         for owner in list(self._by_link.get(link, ())):
             if is_refused:
                 owner.subscription.reason = Reason.REASON_QUOTA_EXCEEDED
             self._owner_cache.forget(owner.address)
-            self._pause(now, owner, OwnerEvent.LINK_DOWN)
+            self._pause(now, owner, OwnerEvent.LINK_DOWN, is_reset=is_reset)
             self._on_change(owner.subscription)
 
     def handle_timeout(self, now: int) -> None:
@@ -501,13 +504,17 @@ class SubscriptionOwners:
         self._pauses.cancel(owner)
         self._retry_if_unaccounted(now, owner)
 
-    def _pause(self, now: int, owner: SubscriptionOwner, event: OwnerEvent) -> None:
-        """Makes the subscription again after a pause (§6.3)."""
+    def _pause(
+        self, now: int, owner: SubscriptionOwner, event: OwnerEvent, *, is_reset: bool = False
+    ) -> None:
+        """Makes the subscription again after a pause (§6.3): a short one if the owner has just said that it
+        is there."""
         owner.state_machine.handle(event)
         self.release(owner)
         attempts = owner.failures + owner.subscription.restarts
         owner.failures += 1
-        self._pauses.set(owner, now + retry_after(attempts, self._context.random))
+        pause = retry_after(attempts, self._context.random)
+        self._pauses.set(owner, now + (pause // SHORTER if is_reset and not attempts else pause))
 
     def _pause_over(self, now: int, owner: SubscriptionOwner) -> None:
         if owner.state is OwnerState.EXPECTED:

@@ -210,13 +210,15 @@ class ClientSubscriptions:
         elif not self.owners.handle_session_suback(now, link, suback) and suback.active:
             self._forget_if_unwanted(link, key)
 
-    def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
+    def handle_link_down(
+        self, now: int, link: int, *, is_refused: bool = False, is_reset: bool = False
+    ) -> None:
         """§6.3: makes every subscription of that session again. `is_refused`: the owner refused the session,
-        because it has too many."""
+        because it has too many. `is_reset`: the owner is there, and does not know the session."""
         self._unsubscribe_requests.handle_link_down(link)
         for subscription in self._by_key.values():
             subscription.handle_link_down(link)
-        self.owners.handle_link_down(now, link, is_refused=is_refused)
+        self.owners.handle_link_down(now, link, is_refused=is_refused, is_reset=is_reset)
 
     def handle_timeout(self, now: int) -> None:
         """Asks silent nodes again, makes lost subscriptions again, and fails those whose time is over."""

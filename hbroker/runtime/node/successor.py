@@ -29,6 +29,7 @@ from typing import Final, Self
 
 from hbroker.addresses import Address
 from hbroker.config import NodeSettings
+from hbroker.errors import ConfigError
 from hbroker.runtime.hosts.service_manager import SOCKETS, kept_descriptors, tell
 
 __all__ = ["Predecessor", "Successor"]
@@ -48,15 +49,21 @@ class Predecessor:
 
     @classmethod
     def of_environment(cls) -> Self:
-        """What this process was started with. A process that was started by hand has no predecessor."""
+        """What this process was started with. A process that was started by hand has no predecessor. Raises
+        ConfigError if the environment names something else."""
         text = os.environ.pop(_VARIABLE, "")
         kept = kept_descriptors()
         if not text:
             return cls(None, kept)
-        stream, *sockets = map(int, text.split(","))
-        for descriptor in (stream, *sockets):
-            os.set_inheritable(descriptor, False)
-        return cls(socket.socket(fileno=stream), sockets)
+        try:
+            stream, *sockets = map(int, text.split(","))
+            for descriptor in (stream, *sockets):
+                os.set_inheritable(descriptor, False)
+            return cls(socket.socket(fileno=stream), sockets)
+        except (ValueError, OSError):
+            raise ConfigError(
+                f"{_VARIABLE} names no descriptors of a predecessor", file="environment", remedy="unset it"
+            ) from None
 
     def sockets_for(self, settings: NodeSettings) -> list[int]:
         """The sockets, if they are those that the settings want. Otherwise they are closed."""

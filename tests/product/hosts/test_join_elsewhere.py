@@ -6,14 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hbroker.sim.lab import Lab
+import pytest
+
+from hbroker.sim.lab import Lab, why_impossible
 from tests.lab.network import PATIENCE_S, PORT, Program
+from tests.needs import need
 from tests.product.network import PROJECT, environment
 
 HBROKER = [sys.executable, "-m", "hbroker"]
 
 
+@pytest.mark.usefixtures("in_long_form")
 def test_one_line_makes_a_host_part_of_a_network(tmp_path: Path) -> None:
+    reason = why_impossible()
+    need(reason is None, str(reason))
     with Lab(["root", "one", "two"]) as lab:
         root = f"{lab.address('root')}:{PORT}"
         file, state = tmp_path / "house.yaml", tmp_path / "state"
