@@ -295,6 +295,31 @@ def test_an_order_is_proved_to_a_node_that_reads_its_first_copies_late() -> None
     assert len(late) == 5
 
 
+def test_an_order_that_takes_longer_than_its_nonce_is_good_is_carried_out_once() -> None:
+    """The nonce is good for two minutes, and the node remembers an order for three from its last copy on."""
+    world = small_network(KEY)
+    garden = world.nodes["garden"].settings.listen
+    others = [world.nodes[name].settings.listen for name in ("root", "home", "kitchen")]
+    core = world.network.attach(("10.0.3.9", 5_000), is_node=False)
+    order = pb.Order(kind="ORDER_KIND_CLAIM", node="garden", subtree="home/kitchen/oven")
+    admin_client = AdminClient(core, Random(1), garden, order, KEY)
+    core.control = admin_client
+    for other in others:
+        world.network.part(garden, other)
+    admin_client.start(world.network.now)
+    world.advance(6 * NONCE_PERIOD / 1e6 + 30)
+    assert not admin_client.has_ended, admin_client.answer
+    world.network.heal()
+    for _ in range(120):
+        world.advance(1)
+        if admin_client.has_ended:
+            break
+    assert admin_client.answer is not None
+    assert admin_client.answer.done, admin_client.answer
+    assert world.owners("home/kitchen/oven/x") == ["garden"]
+    assert orders_carried_out(world, "garden") == 1
+
+
 def test_an_order_for_another_node_is_not_carried_out() -> None:
     world = small_network()
     order = pb.Order(request=1, kind="ORDER_KIND_LEAVE", node="garden")

@@ -20,8 +20,8 @@ from hbroker.protocol.packets import REQUEST_PADDING, Address, Reason, body_of, 
 __all__ = ["AdminClient", "order_credential"]
 
 MOST_PROOFS: Final = 3
-"""The most challenges for each try, and the most nonces, that the client answers. An honest node sends no
-more."""
+"""The most challenges for each try, and the most nonces, that the client answers without an answer that the
+order is under way. An honest node sends no more."""
 LONGEST_PAUSE: Final = timers.SECOND
 """The longest pause between two tries, in microseconds."""
 
@@ -80,6 +80,7 @@ class AdminClient:
     def _handle_answer(self, answer: pb.OrderAck) -> None:
         if not answer.nonce or not self._join_key:
             self.answer = answer
+            self._nonces = 0  # An order that takes minutes outlives its nonce, again and again.
         elif answer.nonce == self._order.nonce and self._excused > 0:
             self._excused -= 1  # This answers a copy that was sent before the nonce was known.
         elif self._nonces >= MOST_PROOFS:

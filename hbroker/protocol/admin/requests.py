@@ -33,7 +33,7 @@ from hbroker.subtree import is_grantable, is_within
 __all__ = ["LOG_LEVELS", "OrderHandler"]
 
 MEMORY: Final = 3 * NONCE_PERIOD
-"""Microseconds for which the node remembers an order."""
+"""Microseconds for which the node remembers an order, from its last copy on."""
 MOST_ORDERS: Final = 1_000
 """The most orders that are under way. A further one is refused."""
 _ORDERS: Final = "$SYS/#"
@@ -132,9 +132,11 @@ class OrderHandler:
                 text = f"{MOST_REMEMBERED:,} orders came within three minutes: try again later"
                 self._answer(requester, order, Reason.REASON_QUOTA_EXCEEDED, text)
                 return
-            if request is None:
-                request = _Request(order, requester)
-                self._requests.put(order.request, request, now + MEMORY)
+            is_new = request is None
+            request = request or _Request(order, requester)
+            # Anew with each copy: a copy can be replayed for as long as its nonce is good.
+            self._requests.put(order.request, request, now + MEMORY)
+            if is_new:
                 self._begin(now, request)
             self._check(now, request)
             self._answer_order(request)
