@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -191,6 +193,23 @@ async def test_a_message_is_acknowledged_only_when_the_bridge_says_so() -> None:
         await eventually(lambda: bool(acknowledged), "PUBACK", PATIENCE_S)
         assert acknowledged == [2]
         await remote.close()
+
+
+async def test_a_connection_that_has_ended_leaves_nothing_open() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with broker(lambda data: CONNACK_5 if data[0] == 0x10 else None) as port:
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(3):
+                remote = await opened(port)
+                await remote.close()
+                del remote
+            await eventually(
+                lambda: len(os.listdir("/proc/self/fd")) <= before, "all descriptors are closed", PATIENCE_S
+            )
+    finally:
+        gc.enable()
 
 
 async def test_the_bounds_of_the_broker_are_kept() -> None:

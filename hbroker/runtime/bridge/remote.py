@@ -188,12 +188,17 @@ class Remote:
         """Sends DISCONNECT, and ends the connection. If the broker does not take it in time, paho ends the
         connection later by itself."""
         self._fail("closed")
-        self._client.disconnect()
-        await asyncio.wait({self._in_thread(self._client.loop_stop)}, timeout=CLOSE_TIMEOUT_S)
+        client = self._client
+        client.disconnect()
+        await asyncio.wait({self._in_thread(client.loop_stop)}, timeout=CLOSE_TIMEOUT_S)
+        # paho closes its sockets when the client is freed. So nothing may refer to it from itself.
+        client.on_connect = client.on_disconnect = client.on_subscribe = None
+        client.on_publish = client.on_message = None
+        client.on_thread_end = _ignore
 
     # Within this module
 
-    def _make_client(self, client_id: str) -> Client:
+    def _make_client(self, client_id: str) -> _Client:
         """The client of paho, whose callbacks are called in its thread."""
         is_5 = self._version is Version.V5
         client = _Client(
@@ -383,6 +388,10 @@ def _complete(future: asyncio.Future[Any], result: object) -> None:
         future.set_exception(result)
     else:
         future.set_result(result)
+
+
+def _ignore() -> None:
+    """There is nobody to tell."""
 
 
 def _packet_properties(packet: int, **values: object) -> MqttProperties:
