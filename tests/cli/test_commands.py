@@ -25,7 +25,7 @@ HOME = str(PROJECT / "topologies" / "home.yaml")
 BROKEN = str(PROJECT / "tests" / "topologies" / "many.yaml")
 COMMANDS = [
     *("up", "status", "down", "check", "tree", "resolve", "move", "apply", "leave", "capture", "node"),
-    *("analyze", "bench", "keys", "token"),
+    *("analyze", "bench", "keys", "token", "join", "doctor", "log"),
 ]
 
 Capture = pytest.CaptureFixture[str]

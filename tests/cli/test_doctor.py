@@ -139,6 +139,20 @@ def test_a_port_in_use_and_an_address_of_another_host(kitchen: Kitchen) -> None:
     assert (code, found["port"]["level"]) == (FAILED, "error")
 
 
+def test_listeners_of_gateways_are_checked(tmp_path: Path, capsys: Capture) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        file = tmp_path / "house.yaml"
+        file.write_text(
+            'security: off\nnodes: [{name: root, subtree: "", listen: "127.0.0.1:0"}]\n'
+            f'gateways: [{{name: door, listeners: [{{address: "127.0.0.1:{port}"}}]}}]\n'
+        )
+        assert main(["doctor", str(file), "--state-dir", str(tmp_path)]) == DONE
+    assert f"127.0.0.1:{port} is in use: good if door runs" in capsys.readouterr().out
+
+
 def test_wrong_files_are_no_findings(kitchen: Kitchen, capsys: Capture) -> None:
     kitchen.write(root="127.0.0.1:9", wokers="2")
     assert main(["doctor", "--config", str(kitchen.folder / "node.yaml")]) == USAGE

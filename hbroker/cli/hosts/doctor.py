@@ -16,7 +16,7 @@ from hbroker.cli.flags import FILE, json_flag, state_dir_flag
 from hbroker.cli.output import Style, print_json, styled
 
 if TYPE_CHECKING:
-    from hbroker.config import NodeSettings
+    from hbroker.config import GatewaySettings, NodeSettings
     from hbroker.runtime.hosts.checks.finding import Finding
 
 _TEXT: Final = """\
@@ -52,9 +52,9 @@ def doctor(topology: str | None, config: str | None, state_dir: Path, as_json: b
 
     if topology and config:
         raise click.UsageError("give a topology file, or --config FILE")
-    nodes, folder, has_gateway = _checked(topology, config, state_dir)
+    nodes, gateways, folder = _checked(topology, config, state_dir)
     findings = []
-    for finding in _findings(nodes, folder, has_gateway):
+    for finding in _findings(nodes, gateways, folder):
         findings.append(finding)
         if not as_json:
             _print(finding)
@@ -70,15 +70,15 @@ def doctor(topology: str | None, config: str | None, state_dir: Path, as_json: b
 
 def _checked(
     topology: str | None, config: str | None, state_dir: Path
-) -> tuple[tuple[NodeSettings, ...], Path, bool]:
-    """The nodes to check, the folder of their state, and whether there is a gateway. Raises ConfigErrors."""
+) -> tuple[tuple[NodeSettings, ...], tuple[GatewaySettings, ...], Path]:
+    """The nodes and gateways to check, and the folder of their state. Raises ConfigErrors."""
     if config:
         from hbroker.topology.node_file import load_node
 
         file = load_node(config, {})
-        return (file.settings,), file.memory.parent if file.memory else Path(), False
+        return (file.settings,), (), file.memory.parent if file.memory else Path()
     if topology is None:
-        return (), state_dir, False
+        return (), (), state_dir
     from hbroker.config import SecuritySettings
     from hbroker.runtime.launcher.run_directory import RunDirectory
     from hbroker.topology import load
@@ -88,10 +88,12 @@ def _checked(
     authority = directory.authority / "authority.crt"
     if network.is_secure and authority.exists():
         network = network.with_security(SecuritySettings(str(authority), str(directory.identities)))
-    return network.nodes, directory.path, bool(network.gateways)
+    return network.nodes, network.gateways, directory.path
 
 
-def _findings(nodes: tuple[NodeSettings, ...], folder: Path, has_gateway: bool) -> Iterator[Finding]:
+def _findings(
+    nodes: tuple[NodeSettings, ...], gateways: tuple[GatewaySettings, ...], folder: Path
+) -> Iterator[Finding]:
     import hbroker
     from hbroker.runtime.hosts.checks import disk, network, secrets, system
 
@@ -99,7 +101,7 @@ def _findings(nodes: tuple[NodeSettings, ...], folder: Path, has_gateway: bool) 
     yield system.check_buffers()
     yield system.check_segmentation()
     yield system.check_clock()
-    yield system.check_open_files(has_gateway=has_gateway)
+    yield system.check_open_files(has_gateway=bool(gateways))
     yield disk.check_space(folder)
     yield disk.check_sync(folder)
     names = {node.name for node in nodes if node.is_root}
@@ -109,6 +111,9 @@ def _findings(nodes: tuple[NodeSettings, ...], folder: Path, has_gateway: bool) 
             yield secrets.check_certificate(node, time.time())
         if node.security.is_on:
             yield secrets.check_mode(Path(node.security.identity, f"{node.name}.key"))
+    for gateway in gateways:
+        for listener in gateway.listeners:
+            yield network.check_listener(gateway.name, listener)
     if nodes and (folder / "join.key").exists():
         yield secrets.check_mode(folder / "join.key")
     roots = {node.root: node.security.authority for node in nodes if node.root and not names}

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Final
 
 from hbroker.addresses import Address, format_address
-from hbroker.config import NodeSettings
+from hbroker.config import ListenerSettings, NodeSettings
 from hbroker.errors import HBrokerError, Unreachable
 from hbroker.runtime.hosts.checks.finding import Finding, error, ok, warning
-from hbroker.runtime.launcher.ports import PortTaken, require_free
+from hbroker.runtime.launcher.ports import PortTaken, is_tcp_free, require_free
 
-__all__ = ["check_path", "check_port", "check_root"]
+__all__ = ["check_listener", "check_path", "check_port", "check_root"]
 
 LEAST_MTU: Final = 1_280
 """Bytes (RFC 8200 §5). Nodes send datagrams of 1,200 bytes before they have found the MTU (RFC 9000 §14)."""
@@ -33,6 +33,19 @@ def check_port(node: NodeSettings) -> Finding:
             return warning("port", what, f"ss -ulpn 'sport = :{node.listen[1]}'")
         return error("port", str(taken), "ip address: name one of these with `listen`")
     return ok("port", f"{at} is free for {node.name}")
+
+
+def check_listener(gateway: str, listener: ListenerSettings) -> Finding:
+    """Whether the gateway can listen there."""
+    at = format_address(listener.address)
+    try:
+        is_free = is_tcp_free(listener.address)
+    except PortTaken as taken:
+        return error("port", str(taken), "ip address: name one of these with `address`")
+    if is_free:
+        return ok("port", f"{at} is free for {gateway}")
+    what = f"{at} is in use: good if {gateway} runs"
+    return warning("port", what, f"ss -ltnp 'sport = :{listener.address[1]}'")
 
 
 def check_path(root: Address) -> Finding:
