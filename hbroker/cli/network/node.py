@@ -38,9 +38,6 @@ _PROCESS_FLAGS: Final = ("memory", "authority", "identity", "tokens", "telemetry
 _TEXT = """\
 For a network over many hosts, each under its own service manager. The node's settings come from
 
-  a file of its own (--config FILE)      its keys are the flags below, as in `workers: 2`; a flag
-                                         beside it replaces the key. `hbroker join` writes it.
-                                         Without any flag: /etc/hbroker/node.yaml
   a file of its own (--config FILE): its keys are the flags below, as in `join_key_file: join.key`.
       A flag beside it replaces the key. `hbroker join` writes it. Without any flag it is
       /etc/hbroker/node.yaml
