@@ -27,7 +27,7 @@ from hbroker.errors import HBrokerError
 from hbroker.operations.node_statuses import SESSIONS_FILTER, STATUS_FILTER, Status, parse_status
 from hbroker.runtime.client.async_client import Client, Connecting
 
-__all__ = ["FORGOTTEN_S", "SILENT_S", "Event", "EventReader", "KnownNode", "LiveNetwork"]
+__all__ = ["FORGOTTEN_S", "SILENT_S", "Event", "EventReader", "KnownNode", "LiveNetwork", "Totals"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,9 @@ MOST_EVENTS: Final = 1_000
 """Events that are kept for those who ask later."""
 MOST_WAITING: Final = 1_000
 """Events that wait for one reader. If he is slower, he misses the oldest, and is told how many."""
+SAMPLE_S: Final = 10.0
+MOST_SAMPLES: Final = 60
+"""How often the sums of the network are kept, and how many of them: ten minutes."""
 _AUDIT_FILTER: Final = "$SYS/audit/#"
 _ALERTS_FILTER: Final = "$SYS/analysis/alerts/#"
 _RETRY_S: Final = (1.0, 30.0)
@@ -56,6 +59,16 @@ class KnownNode:
     def is_silent(self, now: float) -> bool:
         """Whether it has not published its status for a while."""
         return now - self.seen > SILENT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all nodes. `counts`: of what they have now, by name. `rates`: as of `KnownNode`. `at`: when,
+    by a monotonic clock, in seconds."""
+
+    at: float
+    counts: dict[str, int]
+    rates: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,8 @@ class LiveNetwork:
         self._sessions: dict[str, list[dict[str, Any]]] = {}
         self._alerts: dict[str, dict[str, Any]] = {}
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._samples: deque[Totals] = deque(maxlen=MOST_SAMPLES)
+        self._sampled: float | None = None
         self._readers: set[EventReader] = set()
         self._number = 0
         self._first = asyncio.Event()
@@ -115,6 +130,17 @@ class LiveNetwork:
             del self._nodes[name]
             self._sessions.pop(name, None)
         return self._nodes
+
+    def totals(self) -> Totals:
+        """The sums now."""
+        nodes = self.nodes().values()
+        counts = {name: sum(_number(each.status, name) for each in nodes) for name in _GAUGES}
+        rates = {name: sum(each.rates.get(name, 0.0) for each in nodes) for name in _COUNTERS}
+        return Totals(time.monotonic(), counts, rates)
+
+    def history(self) -> list[Totals]:
+        """The sums of the last ten minutes, the oldest first."""
+        return list(self._samples)
 
     def sessions(self) -> Iterable[tuple[str, dict[str, Any]]]:
         """The sessions of all nodes, each with the name of the node. A node lists the 1,000 that have the
@@ -180,7 +206,15 @@ class LiveNetwork:
         before = self._nodes.get(name)
         self._nodes[name] = KnownNode(status, now, {} if before is None else _rates(before.status, status))
         self._first.set()
+        self._sample(now)
         self.tell("node", {"name": name})
+
+    def _sample(self, now: float) -> None:
+        if self._sampled is None:
+            self._sampled = now  # The other nodes have to say something first.
+        elif now - self._sampled >= SAMPLE_S:
+            self._sampled = now
+            self._samples.append(self.totals())
 
     def _take_alert(self, topic: str, content: dict[str, Any] | None) -> None:
         self._alerts.pop(topic, None)
@@ -230,6 +264,7 @@ class EventReader:
         return self._waiting.popleft()
 
 
+_GAUGES: Final = ("sessions", "sessions_offline", "subscriptions", "queued_messages", "queued_bytes")
 _COUNTERS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out", "cpu_s")
 
 
@@ -241,6 +276,11 @@ def _rates(before: Status, after: Status) -> dict[str, float]:
         if all(each >= 0 for each in grown.values()):
             return grown
     return {}
+
+
+def _number(status: Status, name: str) -> int:
+    value = status.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _parsed(payload: bytes) -> dict[str, Any] | None:

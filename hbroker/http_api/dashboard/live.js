@@ -42,6 +42,7 @@ export class Live extends EventTarget {
   start() {
     this.#refreshes.network.ask();
     this.#refreshes.alerts.ask();
+    this.#readHistory();
     this.#readMoves();
     this.#follow();
     const timer = setInterval(() => this.#poll(), POLL_MS);
@@ -74,6 +75,19 @@ export class Live extends EventTarget {
     this.history.push({ at: now, ...rates, queued, sessions });
     this.history = this.history.filter((each) => each.at > now - HISTORY_MS).slice(-MOST_HISTORY);
     this.#tell("network");
+  }
+
+  async #readHistory() {
+    try {
+      const { items } = await this.#api.get("network/history", {}, this.#signal);
+      const now = Date.now();
+      const samples = items.map(({ age_s: age, rates, queued_messages: queued, sessions }) =>
+        ({ at: now - 1_000 * age, ...rates, queued, sessions }));
+      this.history = [...samples, ...this.history];
+      if (this.network !== null) this.#tell("network");
+    } catch {
+      // The stream says so.
+    }
   }
 
   async #readNodes() {

@@ -6,7 +6,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-__all__ = ["Alert", "AuditEvent", "Health", "Network", "Node", "Owner", "Rates", "Subtree"]
+__all__ = [
+    "Alert",
+    "AuditEvent",
+    "Health",
+    "History",
+    "Network",
+    "Node",
+    "Owner",
+    "Rates",
+    "Sample",
+    "Subtree",
+]
 
 
 class Rates(BaseModel):
@@ -79,6 +90,21 @@ class Network(BaseModel):
     queued_messages: int
     queued_bytes: int
     rates: Rates = Field(description="the sums over all nodes")
+
+
+class Sample(BaseModel):
+    """Sums over all nodes, a while ago."""
+
+    age_s: float = Field(description="how long ago")
+    sessions: int
+    queued_messages: int
+    rates: Rates
+
+
+class History(BaseModel):
+    """The network over the last minutes."""
+
+    items: list[Sample]
 
 
 class Alert(BaseModel):

@@ -17,7 +17,17 @@ from hbroker.addresses import format_address
 from hbroker.http_api.authentication import may_read
 from hbroker.http_api.context import PING_S, context_of
 from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork
-from hbroker.http_api.models.network import Alert, AuditEvent, Network, Node, Owner, Rates, Subtree
+from hbroker.http_api.models.network import (
+    Alert,
+    AuditEvent,
+    History,
+    Network,
+    Node,
+    Owner,
+    Rates,
+    Sample,
+    Subtree,
+)
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
 
@@ -31,7 +41,6 @@ _UNREACHABLE: Final = refusals(
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 )
-_TOTALS: Final = ("sessions", "sessions_offline", "subscriptions", "queued_messages", "queued_bytes")
 
 
 class NetworkRoutes(Controller):
@@ -44,14 +53,30 @@ class NetworkRoutes(Controller):
     async def read_network(self, state: State) -> Network:
         """The network as a whole: sums over all nodes."""
         context = context_of(state)
-        now, nodes = time.monotonic(), context.live.nodes()
-        totals = {name: sum(_number(each.status, name) for each in nodes.values()) for name in _TOTALS}
+        now, nodes, totals = time.monotonic(), context.live.nodes(), context.live.totals()
         return Network(
             root=format_address(context.access.root),
             nodes=len(nodes),
             silent=sorted(name for name, each in nodes.items() if each.is_silent(now)),
-            rates=_rates(_sums(each.rates for each in nodes.values())),
-            **totals,
+            rates=_rates(totals.rates),
+            **totals.counts,
+        )
+
+    @get("/network/history", responses=_REFUSALS)
+    async def read_history(self, state: State) -> History:
+        """The sums of the last ten minutes, of every ten seconds, the oldest first. None are from before the
+        API began."""
+        now = time.monotonic()
+        return History(
+            items=[
+                Sample(
+                    age_s=round(now - each.at, 3),
+                    sessions=each.counts["sessions"],
+                    queued_messages=each.counts["queued_messages"],
+                    rates=_rates(each.rates),
+                )
+                for each in context_of(state).live.history()
+            ]
         )
 
     @get("/nodes", responses=_REFUSALS)
@@ -221,14 +246,6 @@ def _rates(rates: dict[str, float]) -> Rates:
         bytes_sent=rates.get("bytes_out", 0.0),
         cpu_seconds=rates.get("cpu_s", 0.0),
     )
-
-
-def _sums(all_rates: Any) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for rates in all_rates:
-        for name, value in rates.items():
-            sums[name] = sums.get(name, 0.0) + value
-    return sums
 
 
 def _number(status: dict[str, Any], name: str) -> int:

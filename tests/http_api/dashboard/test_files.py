@@ -35,7 +35,9 @@ def test_the_page_and_each_of_its_files_is_served(alone: StandIn) -> None:
 def test_the_browser_runs_scripts_of_the_dashboard_alone(alone: StandIn) -> None:
     page = httpx.get(alone.url)
     policy = page.headers["content-security-policy"].split("; ")
-    assert {"default-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} <= set(policy)
+    assert {"default-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} <= set(
+        policy
+    )
     assert "unsafe" not in page.headers["content-security-policy"]
     assert page.headers["referrer-policy"] == "no-referrer"
     assert not re.search(r"<script>|<style| on[a-z]+=| style=", page.text)
@@ -44,7 +46,9 @@ def test_the_browser_runs_scripts_of_the_dashboard_alone(alone: StandIn) -> None
 def test_no_module_makes_html_of_text() -> None:
     for name in MODULES:
         text = (FOLDER / name).read_text("utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text), name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text
+        ), name
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), name
 
 
@@ -54,7 +58,9 @@ def test_a_file_that_the_browser_has_is_not_sent_again(alone: StandIn) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
-@pytest.mark.parametrize("path", ["../application.py", "..%2fapplication.py", "%2e%2e/application.py", "x.js", ""])
+@pytest.mark.parametrize(
+    "path", ["../application.py", "..%2fapplication.py", "%2e%2e/application.py", "x.js", ""]
+)
 def test_nothing_else_is_served(alone: StandIn, path: str) -> None:
     answer = httpx.get(httpx.URL(f"{alone.url}/dashboard/", raw_path=f"/dashboard/{path}".encode()))
     assert answer.status_code == 404
@@ -77,5 +83,11 @@ def test_without_tokens_the_api_is_called_by_its_own_names(alone: StandIn) -> No
     port = alone.url.rpartition(":")[2]
     for host in (f"localhost:{port}", f"[::1]:{port}", "127.0.0.1", f"LOCALHOST:{port}"):
         assert httpx.get(alone.url, headers={"Host": host}).status_code == 200, host
-    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "[", "localhost@evil.example"):
+    for host in (
+        "evil.example",
+        f"evil.example:{port}",
+        "127.0.0.1.evil.example",
+        "[",
+        "localhost@evil.example",
+    ):
         assert httpx.get(f"{alone.url}/v1/nodes", headers={"Host": host}).status_code == 421, host
