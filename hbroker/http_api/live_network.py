@@ -170,6 +170,11 @@ class LiveNetwork:
         finally:
             self._readers.discard(reader)
 
+    def wake_readers(self) -> None:
+        """Has all readers return at once, with None if nothing waits for them."""
+        for reader in self._readers:
+            reader.wake()
+
     # Within
 
     async def _follow(self, client: Client) -> None:
@@ -249,11 +254,15 @@ class EventReader:
         self._waiting.append(event)
         self._has_some.set()
 
+    def wake(self) -> None:
+        """Has `next` return."""
+        self._has_some.set()
+
     async def next(self, timeout: float) -> Event | None:
-        """The next event; None: none has come within `timeout` seconds."""
+        """The next event; None: none has come within `timeout` seconds, or the reader was woken."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while not self._waiting:
+                if not self._waiting:
                     self._has_some.clear()
                     await self._has_some.wait()
         if not self._waiting:

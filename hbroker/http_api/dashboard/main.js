@@ -118,6 +118,9 @@ function show(isNavigation) {
 }
 
 addEventListener("hashchange", () => show(true));
+navigation.addEventListener("click", (event) => {
+  if (event.target.hash === location.hash) show(true); // Again, with what is there now.
+});
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

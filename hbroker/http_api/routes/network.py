@@ -15,7 +15,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from hbroker.addresses import format_address
 from hbroker.http_api.authentication import may_read
-from hbroker.http_api.context import PING_S, context_of
+from hbroker.http_api.context import PING_S, ApiContext, context_of
 from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork
 from hbroker.http_api.models.network import (
     Alert,
@@ -150,12 +150,12 @@ class NetworkRoutes(Controller):
             if last_event_id and last_event_id.isascii() and last_event_id.isdigit()
             else None
         )
-        return ServerSentEvent(_as_sent(context_of(state).live, after))
+        return ServerSentEvent(_as_sent(context_of(state), after))
 
 
-async def _as_sent(live: LiveNetwork, after: int | None) -> AsyncIterator[ServerSentEventMessage]:
-    with live.reader(after) as reader:
-        while True:
+async def _as_sent(context: ApiContext, after: int | None) -> AsyncIterator[ServerSentEventMessage]:
+    with context.live.reader(after) as reader:
+        while not context.is_ending:
             event = await reader.next(PING_S)
             if event is None:
                 yield ServerSentEventMessage(comment="waiting")

@@ -70,7 +70,7 @@ def page_at(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     page.goto(url)
     yield page
     context.close()
-    assert faults == Faults()
+    assert faults == Faults(), faults
 
 
 def sign_in(page: Page, token: str) -> None:
