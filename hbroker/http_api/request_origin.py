@@ -2,7 +2,7 @@
 
 Without tokens, any page in the browser of who runs the API could give orders in two ways:
 
-    by a name of its own that resolves to this host (DNS rebinding)     `Host` is another name: 421
+    by a name of its own that resolves to this host (DNS rebinding)     `Host` is another name: 400
     by a POST to this host, whose answer it cannot read                 `Origin` is another site: 403
 
 Browsers set both headers, and no page can change them (Fetch, forbidden request-headers).
@@ -42,7 +42,7 @@ class RequestOrigin(ASGIMiddleware):
         host, origin = headers.get("Host", ""), headers.get("Origin")
         if _name(host) not in self._hosts:
             text = f"the API is not called {host!r} here: `hbroker admin --host NAME` adds names"
-            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, text)
+            raise Refusal(HTTPStatus.BAD_REQUEST, text)
         if origin is not None and origin.partition("://")[2] != host:
             text = f"a page of {origin} has sent the request: without tokens, only pages of the API may"
             raise Refusal(HTTPStatus.FORBIDDEN, text)
