@@ -88,6 +88,7 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/clients/test_speed.py \
 	tests/fuzz \
 	tests/gateway/transports/test_guesses.py \
+	tests/http_api/dashboard/test_many_nodes.py \
 	tests/http_api/test_schema.py \
 	tests/http_api/test_thousand_nodes.py \
 	tests/lab \

@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from litestar import Litestar, Router
-from litestar.config.allowed_hosts import AllowedHostsConfig
 from litestar.config.compression import CompressionConfig
 from litestar.datastructures.headers import MutableScopeHeaders
 from litestar.middleware import DefineMiddleware
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
+from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, License, SecurityScheme
 from litestar.plugins.pydantic import PydanticPlugin
 from litestar.routes import BaseRoute, HTTPRoute
@@ -23,13 +22,15 @@ from hbroker.http_api.context import ApiContext, NetworkAccess
 from hbroker.http_api.idempotency import MOST_BODY_BYTES, Idempotency
 from hbroker.http_api.problems import exception_handlers
 from hbroker.http_api.rate_limit import RateLimit
+from hbroker.http_api.request_origin import RequestOrigin
 from hbroker.http_api.routes.clients import ClientRoutes, SessionRoutes
+from hbroker.http_api.routes.dashboard import dashboard_file, dashboard_page
 from hbroker.http_api.routes.health import healthz, readyz
 from hbroker.http_api.routes.messages import MessageRoutes
 from hbroker.http_api.routes.metrics import scrape
 from hbroker.http_api.routes.network import NetworkRoutes
 from hbroker.http_api.routes.orders import OrderRoutes
-from hbroker.http_api.routes.tokens import TokenRoutes
+from hbroker.http_api.routes.tokens import TokenRoutes, read_caller
 
 __all__ = ["application"]
 
@@ -40,14 +41,13 @@ _DESCRIPTION: Final = (
     "lists come in pages; errors are problem details (RFC 9457)."
 )
 _STREAMS: Final = [r"^/v1/events$", r"^/v1/messages$"]
-_LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) -> Litestar:
     """The API of one network. `hosts`: the names under which it is called, beside those of this host.
 
-    Where no tokens are required, a request with another name is refused. Otherwise a page of any web site
-    could, in the browser of who runs the API, call it by a name that resolves to this host (DNS rebinding).
+    Where no tokens are required, a request with another name is refused, and one from a page of another web
+    site (`RequestOrigin`).
     """
 
     @asynccontextmanager
@@ -63,11 +63,18 @@ def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) 
     verifier = TokenVerifier(access.authority if access.requires_tokens else None)
     v1 = Router(
         "/v1",
-        route_handlers=[ClientRoutes, MessageRoutes, NetworkRoutes, OrderRoutes, SessionRoutes, TokenRoutes],
+        route_handlers=[
+            ClientRoutes,
+            MessageRoutes,
+            NetworkRoutes,
+            OrderRoutes,
+            SessionRoutes,
+            TokenRoutes,
+            read_caller,
+        ],
     )
     return Litestar(
-        [v1, scrape, healthz, readyz],
-        allowed_hosts=None if verifier.requires_tokens else AllowedHostsConfig([*_LOCAL_HOSTS, *hosts]),
+        [v1, scrape, healthz, readyz, dashboard_page, dashboard_file],
         before_send=[_name_all_methods],
         compression_config=CompressionConfig("gzip", minimum_size=4_096, exclude=_STREAMS),
         exception_handlers=exception_handlers(),
@@ -75,6 +82,7 @@ def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) 
         logging_config=None,
         middleware=[
             RateLimit(*_REQUESTS),
+            *([] if verifier.requires_tokens else [RequestOrigin(hosts)]),
             DefineMiddleware(Authentication, verifier=verifier),
             Idempotency(),
         ],
@@ -116,7 +124,7 @@ def _described(version: str) -> OpenAPIConfig:
         license=License(name="Apache-2.0", identifier="Apache-2.0"),
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
-        path="/",
-        render_plugins=[JsonRenderPlugin(path="/openapi.json"), YamlRenderPlugin(path="/openapi.yaml")],
+        path="/openapi.json",  # Litestar serves the plugin below it, and `/` is that of the dashboard.
+        render_plugins=[JsonRenderPlugin(path="/")],
         use_handler_docstrings=True,
     )

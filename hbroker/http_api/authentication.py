@@ -60,6 +60,16 @@ class Caller:
         """What tells this caller apart from others, and is no secret."""
         return "" if self.token is None else sha256(self.token.encode()).hexdigest()
 
+    @property
+    def sees_network(self) -> bool:
+        """Whether the caller may read what nodes and gateways say of themselves."""
+        return self.rights.may_read(_OF_NODES, is_shared=False)
+
+    @property
+    def changes_network(self) -> bool:
+        """Whether the caller may give orders."""
+        return self.rights.may_write(_OF_NODES, retain=False)
+
 
 ApiRequest = Request[Caller, str, State]
 
@@ -118,7 +128,7 @@ class Authentication(AbstractAuthenticationMiddleware):
     none."""
 
     def __init__(self, app: ASGIApp, verifier: TokenVerifier) -> None:
-        super().__init__(app, exclude=r"^/openapi\.(json|yaml)$", exclude_http_methods=())
+        super().__init__(app, exclude=r"^/openapi\.json$", exclude_http_methods=())
         self._verifier = verifier
 
     async def authenticate_request(
@@ -131,13 +141,13 @@ class Authentication(AbstractAuthenticationMiddleware):
 
 def may_read(connection: ASGIConnection[Any, Caller, Any, Any], _: BaseRouteHandler) -> None:
     """A guard: the caller may see the network. Raises Refusal (403)."""
-    if not connection.user.rights.may_read(_OF_NODES, is_shared=False):
+    if not connection.user.sees_network:
         raise Refusal(HTTPStatus.FORBIDDEN, f"the token does not let its holder read {_OF_NODES}")
 
 
 def may_change(connection: ASGIConnection[Any, Caller, Any, Any], _: BaseRouteHandler) -> None:
     """A guard: the caller may change the network. Raises Refusal (403)."""
-    if not connection.user.rights.may_write(_OF_NODES, retain=False):
+    if not connection.user.changes_network:
         raise Refusal(HTTPStatus.FORBIDDEN, f"the token does not let its holder write {_OF_NODES}")
 
 

@@ -76,6 +76,8 @@ class ApiContext:
         self.live = LiveNetwork(access.connect)
         self.callers = CallerClients(access.connect_as)
         self.moves = Moves(self.ask, self.orders, self._tell_move)
+        self.is_ending = False
+        """Whether the API ends, so that streams end, too."""
         self._threads = ThreadPoolExecutor(_ORDERS_AT_ONCE, thread_name_prefix="orders")
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -83,6 +85,12 @@ class ApiContext:
         """Begins to follow the network."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self.live.run()), loop.create_task(self._close_idle())]
+
+    def end_streams(self) -> None:
+        """Ends the streams that are open, so that their readers do not see a broken connection."""
+        self.is_ending = True
+        self.live.wake_readers()
+        self._tasks.append(asyncio.get_running_loop().create_task(self.callers.close()))
 
     async def stop(self) -> None:
         """Ends all that goes on."""

@@ -33,7 +33,16 @@ from hbroker.operations.node_statuses import (
 )
 from hbroker.runtime.client.async_client import Client, Connecting
 
-__all__ = ["FORGOTTEN_S", "SILENT_S", "Event", "EventReader", "HotTopics", "KnownNode", "LiveNetwork"]
+__all__ = [
+    "FORGOTTEN_S",
+    "SILENT_S",
+    "Event",
+    "EventReader",
+    "HotTopics",
+    "KnownNode",
+    "LiveNetwork",
+    "Totals",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +54,9 @@ MOST_EVENTS: Final = 1_000
 """Events that are kept for those who ask later."""
 MOST_WAITING: Final = 1_000
 """Events that wait for one reader. If he is slower, he misses the oldest, and is told how many."""
+SAMPLE_S: Final = 10.0
+MOST_SAMPLES: Final = 60
+"""How often the sums of the network are kept, and how many of them: ten minutes."""
 _AUDIT_FILTER: Final = "$SYS/audit/#"
 _ALERTS_FILTER: Final = "$SYS/analysis/alerts/#"
 _RETRY_S: Final = (1.0, 30.0)
@@ -88,6 +100,16 @@ class HotTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all nodes. `counts`: of what they have now, by name. `rates`: as of `KnownNode`. `at`: when,
+    by a monotonic clock, in seconds."""
+
+    at: float
+    counts: dict[str, int]
+    rates: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened. `number`: counts the events of this run of the API, from 1. `kind`: `audit`,
     `alert`, `node` (a node has published its status, or is silent) or `missed` (the reader was too slow)."""
@@ -108,6 +130,8 @@ class LiveNetwork:
         self._topics: dict[str, HotTopics] = {}
         self._alerts: dict[str, dict[str, Any]] = {}
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._samples: deque[Totals] = deque(maxlen=MOST_SAMPLES)
+        self._sampled: float | None = None
         self._readers: set[EventReader] = set()
         self._number = 0
         self._first = asyncio.Event()
@@ -147,6 +171,17 @@ class LiveNetwork:
             self._topics.pop(name, None)
         return self._nodes
 
+    def totals(self) -> Totals:
+        """The sums now."""
+        nodes = self.nodes().values()
+        counts = {name: sum(_number(each.status, name) for each in nodes) for name in _GAUGES}
+        rates = {name: sum(each.rates.get(name, 0.0) for each in nodes) for name in _COUNTERS}
+        return Totals(time.monotonic(), counts, rates)
+
+    def history(self) -> list[Totals]:
+        """The sums of the last ten minutes, the oldest first."""
+        return list(self._samples)
+
     def sessions(self) -> Iterable[tuple[str, dict[str, Any]]]:
         """The sessions of all nodes, each with the name of the node. A node lists the 1,000 that have the
         most messages queued."""
@@ -178,6 +213,11 @@ class LiveNetwork:
             yield reader
         finally:
             self._readers.discard(reader)
+
+    def wake_readers(self) -> None:
+        """Has all readers return at once, with None if nothing waits for them."""
+        for reader in self._readers:
+            reader.wake()
 
     # Within
 
@@ -217,7 +257,15 @@ class LiveNetwork:
         before = self._nodes.get(name)
         self._nodes[name] = KnownNode(status, now, {} if before is None else _rates(before.status, status))
         self._first.set()
+        self._sample(now)
         self.tell("node", {"name": name})
+
+    def _sample(self, now: float) -> None:
+        if self._sampled is None:
+            self._sampled = now  # The other nodes have to say something first.
+        elif now - self._sampled >= SAMPLE_S:
+            self._sampled = now
+            self._samples.append(self.totals())
 
     def _take_alert(self, topic: str, content: dict[str, Any] | None) -> None:
         self._alerts.pop(topic, None)
@@ -252,11 +300,15 @@ class EventReader:
         self._waiting.append(event)
         self._has_some.set()
 
+    def wake(self) -> None:
+        """Has `next` return."""
+        self._has_some.set()
+
     async def next(self, timeout: float) -> Event | None:
-        """The next event; None: none has come within `timeout` seconds."""
+        """The next event; None: none has come within `timeout` seconds, or the reader was woken."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while not self._waiting:
+                if not self._waiting:
                     self._has_some.clear()
                     await self._has_some.wait()
         if not self._waiting:
@@ -269,6 +321,7 @@ class EventReader:
 
 _TOPIC_COUNTS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out")
 _MOST_TOPICS: Final = 100
+_GAUGES: Final = ("sessions", "sessions_offline", "subscriptions", "queued_messages", "queued_bytes")
 _COUNTERS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out", "cpu_s")
 
 
@@ -285,6 +338,11 @@ def _rates(before: Status, after: Status) -> dict[str, float]:
 def _per_second(counts: dict[str, Any], seconds: float) -> dict[str, float]:
     named = {name: counts.get(name) for name in _TOPIC_COUNTS}
     return {name: value / seconds for name, value in named.items() if isinstance(value, int | float)}
+
+
+def _number(status: Status, name: str) -> int:
+    value = status.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _parsed(payload: bytes) -> dict[str, Any] | None:

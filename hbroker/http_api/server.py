@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
@@ -17,7 +18,7 @@ import uvicorn
 from hbroker.addresses import Address, format_address
 from hbroker.errors import ConfigError
 from hbroker.http_api.application import application
-from hbroker.http_api.context import NetworkAccess
+from hbroker.http_api.context import NetworkAccess, context_of
 
 __all__ = ["ServerSettings", "serve"]
 
@@ -61,8 +62,9 @@ def serve(settings: ServerSettings, version: str, on_ready: Callable[[str], None
 
 
 async def _run(settings: ServerSettings, version: str, on_ready: Callable[[str], None]) -> int:
+    app = application(settings.access, version, settings.hosts)
     config = uvicorn.Config(
-        application(settings.access, version, settings.hosts),
+        app,
         host=settings.listen[0],
         port=settings.listen[1],
         access_log=False,
@@ -76,17 +78,30 @@ async def _run(settings: ServerSettings, version: str, on_ready: Callable[[str],
         ws="none",
     )
     listener = config.bind_socket()
-    server = _Server(config, lambda: on_ready(_url(settings, listener.getsockname())))
+    server = _Server(
+        config,
+        on_ready=lambda: on_ready(_url(settings, listener.getsockname())),
+        on_exit=lambda: context_of(app.state).end_streams(),
+    )
     await server.serve(sockets=[listener])
     return 0 if server.started else 1
 
 
 class _Server(uvicorn.Server):
-    """Tells when it accepts connections."""
+    """Tells when it accepts connections, and when it is told to end."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], on_exit: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._on_exit = on_exit
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """As of `uvicorn.Server`."""
+        super().handle_exit(sig, frame)
+        if self.started:
+            self._on_exit()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ from tests.frame.checkout import ROOT, run
 pytestmark = pytest.mark.timeout(900)  # builds the core in release mode if there is none yet
 
 NOT_SHIPPED = {"bench", "docs", "hbroker", "packaging", "scripts", "tests"}
-SHIPPED_SUFFIXES = {".css", ".js", ".lua", ".properties", ".py", ".pyi", ".typed", ".yaml"}
+SHIPPED_SUFFIXES = {".css", ".html", ".js", ".lua", ".properties", ".py", ".pyi", ".svg", ".typed", ".yaml"}
 
 IMPORT_EVERYTHING = """
 import importlib, json, pkgutil, hbroker
@@ -86,6 +86,8 @@ def test_the_wheel_contains_the_files_that_are_easily_lost(wheel: Path) -> None:
         "capture/hbroker.lua",
         "clients/hpub.py",
         "clients/hsub.py",
+        "http_api/dashboard/index.html",
+        "http_api/dashboard/views/tree.js",
         "py.typed",
         "spark_analysis/log4j2.properties",
         "spark_analysis/report/page.css",

@@ -76,22 +76,27 @@ class Api:
 @contextmanager
 def api_of(folder: Path) -> Iterator[Api]:
     """A network in this folder, and its API. Both end with the block."""
-    with network_of(FILE, folder) as (network, root):
-        flags = ("--root", root, "--listen", "127.0.0.1:0", "--state-dir", str(network.directory))
-        command = [*hbroker("admin"), *flags]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment()
-        ) as process:
-            try:
-                assert process.stdout is not None
-                ready = process.stdout.readline()
-                assert ready.startswith("ready admin: http://"), ready
-                api = Api(network, root, ready.removeprefix("ready admin: ").strip())
-                until(lambda: len(api.get("/v1/nodes")["items"]) == 3, "all nodes are known", PATIENCE)
-                yield api
-            finally:
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(PATIENCE) == 0
+    with network_of(FILE, folder) as (network, root), admin_of(network, root) as (url, _):
+        api = Api(network, root, url)
+        until(lambda: len(api.get("/v1/nodes")["items"]) == 3, "all nodes are known", PATIENCE)
+        yield api
+
+
+@contextmanager
+def admin_of(network: Network, root: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The URL and the process of an API of this network. It has to end well."""
+    flags = ("--root", root, "--listen", "127.0.0.1:0", "--state-dir", str(network.directory))
+    with subprocess.Popen(
+        [*hbroker("admin"), *flags], stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            assert ready.startswith("ready admin: http://"), ready
+            yield ready.removeprefix("ready admin: ").strip(), process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
 
 
 def _events(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:

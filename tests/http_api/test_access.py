@@ -13,6 +13,7 @@ from tests.waiting import until
 
 OPEN = {"/healthz", "/readyz"}
 FOR_ALL = {
+    "/v1/caller",
     "/v1/messages",
     "/v1/retained",
     "/v1/retained/clear",

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker._native import Message
-from hbroker.http_api.live_network import MOST_EVENTS, MOST_WAITING, SILENT_S, LiveNetwork
+from hbroker.http_api.live_network import MOST_EVENTS, MOST_SAMPLES, MOST_WAITING, SILENT_S, LiveNetwork
 from hbroker.runtime.client.async_client import Connecting
 
 
@@ -45,6 +45,20 @@ def test_rates_are_those_between_two_statuses() -> None:
     take(live, "$SYS/nodes/a/status", status("a", 100, 1_000))
     take(live, "$SYS/nodes/a/status", status("a", 110, 6_000))
     assert live.nodes()["a"].rates["messages_in"] == 500
+
+
+def test_sums_of_the_last_ten_minutes_are_kept() -> None:
+    live = network()
+    begin = time.monotonic()
+    for second in range(0, 1_200, 10):
+        for name in ("a", "b"):
+            said = {**status(name, 100 + second, 50 * second), "sessions": 3}
+            payload = json.dumps(said).encode()
+            live._take(cast(Message, Sent(f"$SYS/nodes/{name}/status", payload)), begin + second)
+    samples = live.history()
+    assert len(samples) == MOST_SAMPLES
+    assert samples[-1].counts["sessions"] == 6
+    assert samples[-1].rates["messages_in"] == pytest.approx(100)
 
 
 def test_a_node_that_was_started_anew_has_no_rates() -> None:

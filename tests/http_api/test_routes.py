@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import signal
 import subprocess
+from contextlib import ExitStack
 
 import httpx
 
 from hbroker import sync
-from tests.http_api.api import Api
+from tests.http_api.api import Api, admin_of
 from tests.needs import need_mosquitto
 from tests.product.network import PATIENCE
 from tests.waiting import until
@@ -57,6 +59,20 @@ def test_messages_are_published_and_followed(api: Api) -> None:
     api.post("/v1/messages", {"topic": "a/#", "payload": ""}, status=422)
     api.post("/v1/messages", {"topic": "a", "payload": "", "qos": 3}, status=400)
     api.post("/v1/messages", {"topic": "a", "payload": "", "payload_base64": ""}, status=400)
+
+
+def test_streams_end_with_the_api(api: Api) -> None:
+    """Their readers see the end of the stream, and not a broken connection."""
+    headers = {"Authorization": f"Bearer {api.operator}"}
+    with admin_of(api.network, api.root) as (url, process), ExitStack() as streams:
+        opened = [
+            streams.enter_context(httpx.stream("GET", url + path, headers=headers, timeout=PATIENCE))
+            for path in ("/v1/events", "/v1/messages?filter=home/never")
+        ]
+        assert [each.status_code for each in opened] == [200, 200]
+        process.send_signal(signal.SIGTERM)
+        for each in opened:
+            assert not [line for line in each.iter_lines() if line.startswith("event: error")]
 
 
 def test_retained_messages_are_listed_and_cleared(api: Api) -> None:

@@ -18,8 +18,9 @@ DEFAULT_LISTEN = "127.0.0.1:7780"
 
 _TEXT = """\
 One process answers for the whole network: it subscribes to what nodes and gateways say of
-themselves, and gives orders as the commands do. Routes are below /v1; /openapi.json describes
-them; /metrics is for Prometheus; /healthz and /readyz need no token.
+themselves, and gives orders as the commands do. Its address shows a dashboard in a browser.
+Routes are below /v1; /openapi.json describes them; /metrics is for Prometheus; /healthz and
+/readyz need no token.
 
 Each request has a token of the network: `Authorization: Bearer TOKEN` (`hbroker token create`).
 Who may read $SYS/# sees the network, who may write $SYS/# changes it. What is published and

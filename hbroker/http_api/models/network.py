@@ -10,12 +10,14 @@ __all__ = [
     "Alert",
     "AuditEvent",
     "Health",
+    "History",
     "HotTopic",
     "HotTopicList",
     "Network",
     "Node",
     "Owner",
     "Rates",
+    "Sample",
     "Subtree",
 ]
 
@@ -107,6 +109,21 @@ class Network(BaseModel):
     queued_messages: int
     queued_bytes: int
     rates: Rates = Field(description="the sums over all nodes")
+
+
+class Sample(BaseModel):
+    """Sums over all nodes, a while ago."""
+
+    age_s: float = Field(description="how long ago")
+    sessions: int
+    queued_messages: int
+    rates: Rates
+
+
+class History(BaseModel):
+    """The network over the last minutes."""
+
+    items: list[Sample]
 
 
 class Alert(BaseModel):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from hbroker.http_api.models.requests import Flag, RequestBody
 
-__all__ = ["Attenuation", "Given", "NewToken", "Token", "TokenBlock", "TokenContents"]
+__all__ = ["Attenuation", "CallerRights", "Given", "NewToken", "Token", "TokenBlock", "TokenContents"]
 
 _Filter = Annotated[str, Field(min_length=1, max_length=4_096)]
 _Filters = Annotated[list[_Filter], Field(max_length=64)]
@@ -74,3 +74,12 @@ class TokenContents(BaseModel):
     blocks: list[TokenBlock]
     is_valid: bool
     error: str | None = Field(description="why it is not valid")
+
+
+class CallerRights(BaseModel):
+    """What the token of a request allows here."""
+
+    has_token: bool = Field(description="false: the network requires none")
+    sees_network: bool = Field(description="it may read `$SYS/#`")
+    changes_network: bool = Field(description="it may write `$SYS/#`")
+    expires_at: int | None = Field(description="the last second of its validity, since 1970; null: none")

@@ -16,7 +16,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from hbroker._native import Message
 from hbroker.errors import HBrokerError
 from hbroker.http_api.authentication import ApiRequest
-from hbroker.http_api.context import PING_S, context_of
+from hbroker.http_api.context import PING_S, ApiContext, context_of
 from hbroker.http_api.models.messages import Publication, Published, ReceivedMessage, Topic
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
@@ -89,7 +89,7 @@ class MessageRoutes(Controller):
         except BaseException:
             await stack.aclose()
             raise
-        return ServerSentEvent(_as_sent(stack, messages))
+        return ServerSentEvent(_as_sent(context_of(state), stack, messages))
 
     @get("/retained", responses=_OF_NETWORK)
     async def list_retained(
@@ -131,9 +131,11 @@ async def _retained(messages: Subscription) -> Iterable[Message]:
     return found.values()
 
 
-async def _as_sent(stack: AsyncExitStack, messages: Subscription) -> AsyncIterator[ServerSentEventMessage]:
+async def _as_sent(
+    context: ApiContext, stack: AsyncExitStack, messages: Subscription
+) -> AsyncIterator[ServerSentEventMessage]:
     async with stack:
-        while True:
+        while not context.is_ending:
             try:
                 message = await messages.next(PING_S)
             except HBrokerError as error:

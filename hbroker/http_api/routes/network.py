@@ -16,17 +16,19 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from hbroker.addresses import format_address
 from hbroker.http_api.authentication import may_read
-from hbroker.http_api.context import PING_S, context_of
+from hbroker.http_api.context import PING_S, ApiContext, context_of
 from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork
 from hbroker.http_api.models.network import (
     Alert,
     AuditEvent,
+    History,
     HotTopic,
     HotTopicList,
     Network,
     Node,
     Owner,
     Rates,
+    Sample,
     Subtree,
 )
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
@@ -42,7 +44,6 @@ _UNREACHABLE: Final = refusals(
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 )
-_TOTALS: Final = ("sessions", "sessions_offline", "subscriptions", "queued_messages", "queued_bytes")
 
 
 class NetworkRoutes(Controller):
@@ -55,14 +56,30 @@ class NetworkRoutes(Controller):
     async def read_network(self, state: State) -> Network:
         """The network as a whole: sums over all nodes."""
         context = context_of(state)
-        now, nodes = time.monotonic(), context.live.nodes()
-        totals = {name: sum(_number(each.status, name) for each in nodes.values()) for name in _TOTALS}
+        now, nodes, totals = time.monotonic(), context.live.nodes(), context.live.totals()
         return Network(
             root=format_address(context.access.root),
             nodes=len(nodes),
             silent=sorted(name for name, each in nodes.items() if each.is_silent(now)),
-            rates=_rates(_sums(each.rates for each in nodes.values())),
-            **totals,
+            rates=_rates(totals.rates),
+            **totals.counts,
+        )
+
+    @get("/network/history", responses=_REFUSALS)
+    async def read_history(self, state: State) -> History:
+        """The sums of the last ten minutes, of every ten seconds, the oldest first. None are from before the
+        API began."""
+        now = time.monotonic()
+        return History(
+            items=[
+                Sample(
+                    age_s=round(now - each.at, 3),
+                    sessions=each.counts["sessions"],
+                    queued_messages=each.counts["queued_messages"],
+                    rates=_rates(each.rates),
+                )
+                for each in context_of(state).live.history()
+            ]
         )
 
     @get("/nodes", responses=_REFUSALS)
@@ -148,12 +165,12 @@ class NetworkRoutes(Controller):
             if last_event_id and last_event_id.isascii() and last_event_id.isdigit()
             else None
         )
-        return ServerSentEvent(_as_sent(context_of(state).live, after))
+        return ServerSentEvent(_as_sent(context_of(state), after))
 
 
-async def _as_sent(live: LiveNetwork, after: int | None) -> AsyncIterator[ServerSentEventMessage]:
-    with live.reader(after) as reader:
-        while True:
+async def _as_sent(context: ApiContext, after: int | None) -> AsyncIterator[ServerSentEventMessage]:
+    with context.live.reader(after) as reader:
+        while not context.is_ending:
             event = await reader.next(PING_S)
             if event is None:
                 yield ServerSentEventMessage(comment="waiting")
@@ -255,14 +272,6 @@ def _rates(rates: dict[str, float]) -> Rates:
         bytes_sent=rates.get("bytes_out", 0.0),
         cpu_seconds=rates.get("cpu_s", 0.0),
     )
-
-
-def _sums(all_rates: Any) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for rates in all_rates:
-        for name, value in rates.items():
-            sums[name] = sums.get(name, 0.0) + value
-    return sums
 
 
 def _number(status: dict[str, Any], name: str) -> int:

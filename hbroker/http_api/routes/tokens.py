@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from litestar import Controller, post
+from litestar import Controller, get, post
 from litestar.datastructures import State
 
 from hbroker.http_api.authentication import ApiRequest, Caller, may_change
 from hbroker.http_api.context import context_of
 from hbroker.http_api.models.tokens import (
     Attenuation,
+    CallerRights,
     Given,
     NewToken,
     Token,
@@ -28,7 +29,7 @@ from hbroker.rights.block import Block
 from hbroker.rights.rights import BlockRights
 from hbroker.rights.verified import InvalidToken
 
-__all__ = ["TokenRoutes"]
+__all__ = ["TokenRoutes", "read_caller"]
 
 _REFUSALS: Final = refusals(
     HTTPStatus.BAD_REQUEST,
@@ -80,6 +81,23 @@ class TokenRoutes(Controller):
             error = str(fault)
         blocks = map(_block, contents.blocks, contents.revocation_ids)
         return TokenContents(blocks=list(blocks), is_valid=error is None, error=error)
+
+
+@get(
+    "/caller",
+    responses=refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED),
+    tags=["tokens"],
+    operation_id="ReadCaller",
+)
+async def read_caller(request: ApiRequest) -> CallerRights:
+    """What the token of this request allows here: whether its holder sees the network, and may change it."""
+    caller = request.user
+    return CallerRights(
+        has_token=caller.token is not None,
+        sees_network=caller.sees_network,
+        changes_network=caller.changes_network,
+        expires_at=caller.expires_at,
+    )
 
 
 def _authority(certificate: Path | None) -> Authority:
