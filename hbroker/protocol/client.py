@@ -54,6 +54,7 @@ class ClientControl:
     __slots__ = (
         "_client_will",
         "_context",
+        "_has_left",
         "_ids",
         "_is_taken_over",
         "_links",
@@ -86,6 +87,8 @@ class ClientControl:
         self._client_will: ClientWill | None = None
         self._links: set[int] = set()
         self._is_taken_over = False
+        self._has_left = False
+        """It makes nothing again any more: its owners end their links, and what was subscribed there."""
 
     # In: the application
 
@@ -153,6 +156,7 @@ class ClientControl:
         keep = self.session_options.is_persistent and not end_session
         reason = pb.REASON_DISCONNECT_WITH_WILL if with_will else pb.REASON_NORMAL_DISCONNECTION
         packet = pack(pb.Leave(reason=reason, keep_session=keep))
+        self._has_left = True
         for link in self._links:
             self._context.core.send(link, packet)
 
@@ -171,9 +175,11 @@ class ClientControl:
     def handle_event(self, now: int, event: Event) -> None:
         """Handles one event of the native core."""
         match event:
-            case ControlEvent():
+            case LinkDownEvent() if self._has_left:
+                self._links.discard(event.link)
+            case ControlEvent() if not self._has_left:
                 self._handle_packet(now, event)
-            case UnresolvedEvent():
+            case UnresolvedEvent() if not self._has_left:
                 self._look_up().handle_unresolved(now, event.topic, event.start)
             case PublishedEvent():
                 for sequence in range(event.sequence, event.sequence + event.count):
@@ -188,6 +194,8 @@ class ClientControl:
 
     def handle_timeout(self, now: int) -> None:
         """Does what is due."""
+        if self._has_left:
+            return
         if self._resolver is not None:
             self._resolver.handle_timeout(now)
         self._subscriptions.handle_timeout(now)
@@ -199,6 +207,8 @@ class ClientControl:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
+        if self._has_left:
+            return None
         due = self._subscriptions.poll_timeout()
         if self._resolver is not None:
             due = earliest(due, self._resolver.poll_timeout())

@@ -92,6 +92,7 @@ class Killed:
         self.nodes[victim].kill()
         killed = self.world.now
         self.traffic.publish(AWAY // 20_000, every=20_000)
+        self._look_while_it_is_away()
         if comes_back:
             self.nodes[victim] = self.nodes[victim].restart(remembers=True)
         while self.owner is None and self.world.now < killed + 30 * timers.SECOND:
@@ -100,6 +101,9 @@ class Killed:
         self.world.run_until(lambda: self.operator.has_ended)
         self.world.run(timers.SECOND)
         assert self.owner is not None
+
+    def _look_while_it_is_away(self) -> None:
+        """The victim is dead, and what it had sent has arrived."""
 
     def _serves(self, node: NodeHost) -> bool:
         return self.world.hosts.get(node.address) is node and node.owns(TOPIC)
@@ -117,10 +121,9 @@ class KilledWithOfflineSession(Killed):
         offline.kill()
         self.begun = len(self.nodes["parent"].events)
 
-    def _die(self, victim: str, *, comes_back: bool) -> None:
+    def _look_while_it_is_away(self) -> None:
         events = self.nodes["parent"].events
         self.is_given = any(isinstance(n, ChildJoined) and n.node == "bedroom" for n in events[self.begun :])
-        super()._die(victim, comes_back=comes_back)
 
     def settle(self, within: int) -> None:
         super().settle(within)

@@ -21,7 +21,7 @@ from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.wills.client_will import State, Will
-from tests.protocol.client_world import SECOND, Node, World, home
+from tests.protocol.client_world import SECOND, Node, World, home, subscribed, subscribed_nodes
 
 SESSION = session_id("tester")
 PERSISTENT = SessionOptions("tester", SESSION, expiry_s=60)
@@ -445,3 +445,16 @@ def test_a_later_will_replaces_the_former_in_every_state(before: State) -> None:
     world.cut_off(kitchen)
     assert world.run(lambda: registrations(kitchen)[-1].sequence == 3)
     assert registrations(kitchen)[-1].topic == "home/kitchen/later"
+
+
+@pytest.mark.parametrize("reason", ["reset", "restarted", "timeout"])
+def test_a_client_that_has_left_makes_no_subscription_again(reason: str) -> None:
+    """Otherwise its session would be online again, and would acknowledge what is to wait for its next run."""
+    world, nodes, _ = subscribed("home/#", 1)
+    world.control.leave()
+    for node in nodes.values():
+        if node.address in world.links:
+            world.cut_off(node, reason)
+    world.run(seconds=60)
+    assert subscribed_nodes(world, "home/#") == set()
+    assert world.control.poll_timeout() is None
