@@ -13,6 +13,7 @@ export function pagedTable(caption, columns, read, empty) {
   const error = errorBox();
   const more = element("button", { type: "button", hidden: true, onclick: () => request(next) }, "Show more");
   const whole = element("div", {}, error.box, box, more);
+  body.append(element("tr", {}, element("td", { class: "none", colspan: columns.length }, "Reading…")));
   let next = null;
   let runs = 0;
 
@@ -31,6 +32,7 @@ export function pagedTable(caption, columns, read, empty) {
     } catch (problem) {
       if (run !== runs || problem.name === "AbortError") return;
       error.show(problem);
+      if (cursor === null) body.replaceChildren();
     }
     whole.removeAttribute("aria-busy");
   }

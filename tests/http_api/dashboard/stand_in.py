@@ -42,13 +42,16 @@ class StandIn:
 
     def say(self, statuses: Iterable[dict[str, Any]]) -> None:
         """Nodes publish these statuses."""
+        self.publish((f"$SYS/nodes/{each['name']}/status", each) for each in statuses)
+
+    def publish(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Somebody publishes these contents to these topics."""
         live = self._app.state.context.live
         done = threading.Event()
 
         def take() -> None:
-            for status in statuses:
-                said = Said(f"$SYS/nodes/{status['name']}/status", json.dumps(status).encode())
-                live._take(cast(Message, said), time.monotonic())
+            for topic, content in messages:
+                live._take(cast(Message, Said(topic, json.dumps(content).encode())), time.monotonic())
             done.set()
 
         self._loop.call_soon_threadsafe(take)

@@ -51,7 +51,7 @@ function follower({ api }, signal) {
   const error = errorBox();
   const { box, body, row, fill } = table("Messages", [
     { title: "Time", cell: (each) => clock(each.at) },
-    { title: "Topic", class: "text", cell: (each) => each.topic },
+    { title: "Topic", class: "text topic", cell: (each) => each.topic },
     { title: "Payload", class: "text payload", cell: (each) => each.text },
     { title: "QoS", number: true, cell: (each) => String(each.qos) },
     { title: "Retained", cell: (each) => (each.retain ? "yes" : "") },

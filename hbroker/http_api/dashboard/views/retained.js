@@ -10,7 +10,7 @@ export const title = "Retained";
 export function open(view, { api }, signal) {
   const filter = element("input", { type: "search", name: "filter", required: true, value: "#" });
   const { whole, load } = pagedTable("Retained messages", [
-    { title: "Topic", class: "text", cell: (each) => each.topic },
+    { title: "Topic", class: "text topic", cell: (each) => each.topic },
     { title: "Payload", class: "text payload", cell: payload },
     { title: "QoS", number: true, cell: (each) => String(each.qos) },
     { title: "Action", cell: clear },
