@@ -5,8 +5,8 @@ import { element, errorBox, table } from "./dom.js";
 const PAGE = 200;
 
 /**
- * A list of the API as a table. `read(cursor, limit)` requests a page. Returns the element, and `load()`, which reads it
- * from its beginning.
+ * A list of the API as a table. `read(cursor, limit)` requests a page. Returns the element, and `load()`, which reads
+ * the list from its beginning.
  */
 export function pagedTable(caption, columns, read, empty) {
   const { box, body, row, fill } = table(caption, columns, empty);

@@ -51,7 +51,7 @@ function described(node) {
     ["Publishers", count(node.publishers)],
     ["Wills", count(node.wills)],
     ["Queued", `${count(node.queued_messages)} messages, ${bytes(node.queued_bytes)}`],
-    ["CPU", `${node.rates === null ? "" : `${percent(node.rates.cpu_seconds)} now, `}${duration(node.cpu_seconds)} in all`],
+    ["CPU", `${node.rates === null ? "?" : percent(node.rates.cpu_seconds)} now, ${duration(node.cpu_seconds)} in all`],
     ["Memory", bytes(node.resident_bytes)],
   ];
   const drops = table("What it discarded", [
@@ -85,7 +85,8 @@ function move(node, context) {
 
 function leave(node, context) {
   confirm(`Have ${node.name} leave?`, [
-    element("p", {}, `It hands ${node.subtrees.map(subtree).join(", ") || "nothing"} back to the node above, and ends. `,
+    element("p", {},
+      `It hands ${node.subtrees.map(subtree).join(", ") || "nothing"} back to the node above, and ends. `,
       "Only its host can start it again."),
   ], "Have it leave", async () => {
     const { seconds } = await context.api.post(`nodes/${encodeURIComponent(node.name)}/leave`, {});

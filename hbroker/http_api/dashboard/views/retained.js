@@ -24,7 +24,8 @@ export function open(view, { api }, signal) {
       load();
       return `The retained message of ${topic} is deleted.`;
     }, { isDangerous: true });
-    return element("button", { type: "button", "aria-label": `Delete the message of ${topic}`, onclick: ask }, "Delete…");
+    const name = `Delete the message of ${topic}`;
+    return element("button", { type: "button", "aria-label": name, onclick: ask }, "Delete…");
   }
 
   const form = element("form", { class: "bar" },
