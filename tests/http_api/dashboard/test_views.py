@@ -31,10 +31,17 @@ def signed_in(browser: Browser, api: Api, token: str = "") -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, api: Api) -> Iterator[Page]:
+def operator(browser: Browser, api: Api) -> Iterator[Page]:
     """The page of an operator, which the tests share."""
     with signed_in(browser, api) as page:
         yield page
+
+
+@pytest.fixture
+def page(operator: Page) -> Page:
+    """As at the beginning, however the test before ended."""
+    operator.reload()
+    return operator
 
 
 def test_who_has_a_token_signs_in_and_out(browser: Browser, api: Api) -> None:

@@ -7,12 +7,13 @@ import { bytes, count, duration, percent, rate, subtree } from "../format.js";
 /** Shows a node. Its numbers are those of now. */
 export async function openNode(name, context) {
   const content = element("div", {});
-  const actions = context.caller.changes_network ? buttons(name, context, () => dialog.close(), () => node) : [];
+  const actions = context.caller.changes_network ? buttons(context, () => dialog.close(), () => node) : [];
   let node = null;
   const dialog = openDialog(name, content, actions);
   try {
     node = await context.api.get(`nodes/${encodeURIComponent(name)}`);
     content.append(...described(node));
+    for (const each of actions) each.disabled = false;
   } catch (error) {
     const { box, show } = errorBox();
     show(error);
@@ -20,16 +21,15 @@ export async function openNode(name, context) {
   }
 }
 
-function buttons(name, context, close, node) {
+/** What can be done with a node, once it is known. */
+function buttons(context, close, node) {
   const then = (next) => () => {
-    const read = node();
-    if (read === null) return;
     close();
-    next(read, context);
+    next(node(), context);
   };
   return [
-    element("button", { type: "button", onclick: then(move) }, "Move a subtree…"),
-    element("button", { type: "button", class: "danger", onclick: then(leave) }, "Leave…"),
+    element("button", { type: "button", disabled: true, onclick: then(move) }, "Move a subtree…"),
+    element("button", { type: "button", class: "danger", disabled: true, onclick: then(leave) }, "Leave…"),
   ];
 }
 
