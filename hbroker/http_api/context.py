@@ -15,7 +15,7 @@ from hbroker import sync
 from hbroker._native import Credentials
 from hbroker.addresses import Address
 from hbroker.http_api.caller_clients import CallerClients
-from hbroker.http_api.live_network import LiveNetwork
+from hbroker.http_api.live_network import LiveNetwork, now_text
 from hbroker.http_api.moves import MoveProgress, Moves
 from hbroker.operations.orders import Orders
 from hbroker.runtime.client.async_client import Connecting, connect, connect_with_token
@@ -111,7 +111,8 @@ class ApiContext:
 
     def _tell_move(self, move: MoveProgress) -> None:
         content = {"id": move.id, "subtree": move.subtree, "node": move.node, "state": move.state}
-        self.live.tell("move", {**content, "steps": list(move.steps), "error": move.error})
+        told = {"time": now_text(), **content, "steps": list(move.steps), "error": move.error}
+        self.live.tell("move", told)
 
     def _asked(self, question: Callable[[sync.Client], T]) -> T:
         with self.access.connect_blocking() as client:

@@ -20,6 +20,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final
 
 from hbroker._native import Message
@@ -42,6 +44,7 @@ __all__ = [
     "KnownNode",
     "LiveNetwork",
     "Totals",
+    "now_text",
 ]
 
 logger = logging.getLogger(__name__)
@@ -270,10 +273,10 @@ class LiveNetwork:
     def _take_alert(self, topic: str, content: dict[str, Any] | None) -> None:
         self._alerts.pop(topic, None)
         if content is None or content.get("state") != "raised":
-            self.tell("alert", {**(content or {}), "topic": topic, "state": "cleared"})
+            self.tell("alert", {**(content or {}), "time": now_text(), "topic": topic, "state": "cleared"})
         elif len(self._alerts) < MOST_ALERTS:
             self._alerts[topic] = {**content, "topic": topic}
-            self.tell("alert", self._alerts[topic])
+            self.tell("alert", {**self._alerts[topic], "time": now_text()})
 
     def tell(self, kind: str, content: dict[str, Any]) -> None:
         self._number += 1
@@ -327,10 +330,10 @@ _COUNTERS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out", "cpu
 
 def _rates(before: Status, after: Status) -> dict[str, float]:
     """What the counters of a node grew by in a second. Empty: the node was started anew, or has no time."""
-    with suppress(KeyError, TypeError, ValueError):
+    with suppress(ArithmeticError, KeyError, TypeError, ValueError):
         seconds = (after["at_us"] - before["at_us"]) / 1e6
         grown = {name: (after[name] - before[name]) / seconds for name in _COUNTERS} if seconds > 0 else {}
-        if all(each >= 0 for each in grown.values()):
+        if all(0 <= each < inf for each in grown.values()):
             return grown
     return {}
 
@@ -338,6 +341,11 @@ def _rates(before: Status, after: Status) -> dict[str, float]:
 def _per_second(counts: dict[str, Any], seconds: float) -> dict[str, float]:
     named = {name: counts.get(name) for name in _TOPIC_COUNTS}
     return {name: value / seconds for name, value in named.items() if isinstance(value, int | float)}
+
+
+def now_text() -> str:
+    """The time of now, as in the records of nodes (docs/audit.md)."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _number(status: Status, name: str) -> int:

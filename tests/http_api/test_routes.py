@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import signal
 import subprocess
 from contextlib import ExitStack
@@ -84,6 +85,23 @@ def test_retained_messages_are_listed_and_cleared(api: Api) -> None:
     assert [(each["topic"], each["payload"]) for each in page["items"]] == [("flat/den", "den")]
     api.post("/v1/retained/clear", {"topic": "flat/bath"}, status=200)
     assert [each["topic"] for each in api.get("/v1/retained", filter="flat/#")["items"]] == ["flat/den"]
+
+
+def test_retained_messages_are_listed_while_others_come(api: Api) -> None:
+    need_mosquitto()
+    api.post("/v1/messages", {"topic": "busy/retained", "payload": "1", "retain": True})
+    port = api.network.state()["gateways"][0]["listeners"][0].rpartition(":")[2]
+    lines = "while echo 1; do sleep 0.05; done"
+    command = f"{{ {lines}; }} | exec mosquitto_pub -p {port} -t busy/live -l"
+    with subprocess.Popen(["bash", "-c", command], start_new_session=True) as publisher:
+        try:
+            with api.events("/v1/messages", filter="busy/live") as events:
+                next(events)
+                assert [each["topic"] for each in api.get("/v1/retained", filter="busy/#")["items"]] == [
+                    "busy/retained"
+                ]
+        finally:
+            os.killpg(publisher.pid, signal.SIGTERM)
 
 
 def test_a_device_that_was_never_connected_gets_what_came_before(api: Api) -> None:

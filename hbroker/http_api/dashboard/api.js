@@ -82,7 +82,8 @@ export class Api {
     };
     let answer;
     try {
-      answer = await fetch(url, { method, headers: all, signal, body: body && JSON.stringify(body), cache: "no-store" });
+      const content = body && JSON.stringify(body);
+      answer = await fetch(url, { method, headers: all, signal, body: content, cache: "no-store" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Problem(0, "The API does not answer.");

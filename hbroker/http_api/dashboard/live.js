@@ -152,7 +152,8 @@ export class Live extends EventTarget {
       this.#tell("moves");
     }
     this.added += 1;
-    this.events.push({ number: this.added, kind, content, at: content.time ? new Date(content.time) : new Date() });
+    const said = new Date(content.time);
+    this.events.push({ number: this.added, kind, content, at: Number.isNaN(said.getTime()) ? new Date() : said });
     if (this.events.length > MOST_EVENTS) this.events.shift();
     this.#tell("events");
   }

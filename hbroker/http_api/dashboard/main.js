@@ -106,7 +106,8 @@ function show(isNavigation) {
   const content = element("div", { class: `view ${chosen}` });
   main.replaceChildren(heading, content);
   if (seesNetwork && !context.caller.sees_network) {
-    content.append(element("p", { class: "error" }, "Your token does not let you see the network: it cannot read $SYS/#. ",
+    content.append(element("p", { class: "error" },
+      "Your token does not let you see the network: it cannot read $SYS/#. ",
       "Console, Retained and Tokens work with what it allows."));
   } else {
     open(content, context, view.signal);

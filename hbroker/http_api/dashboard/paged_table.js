@@ -5,14 +5,15 @@ import { element, errorBox, table } from "./dom.js";
 const PAGE = 200;
 
 /**
- * A list of the API as a table. `read(cursor, limit)` requests a page. Returns the element, and `load()`, which reads it
- * from its beginning.
+ * A list of the API as a table. `read(cursor, limit)` requests a page. Returns the element, and `load()`, which reads
+ * the list from its beginning.
  */
 export function pagedTable(caption, columns, read, empty) {
   const { box, body, row, fill } = table(caption, columns, empty);
   const error = errorBox();
   const more = element("button", { type: "button", hidden: true, onclick: () => request(next) }, "Show more");
   const whole = element("div", {}, error.box, box, more);
+  body.append(element("tr", {}, element("td", { class: "none", colspan: columns.length }, "Reading…")));
   let next = null;
   let runs = 0;
 
@@ -31,6 +32,7 @@ export function pagedTable(caption, columns, read, empty) {
     } catch (problem) {
       if (run !== runs || problem.name === "AbortError") return;
       error.show(problem);
+      if (cursor === null) body.replaceChildren();
     }
     whole.removeAttribute("aria-busy");
   }

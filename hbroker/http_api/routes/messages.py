@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, suppress
@@ -41,7 +42,8 @@ _OF_NETWORK: Final = refusals(
 )
 _MOST_RETAINED: Final = 10_000
 _QUIET_S: Final = 0.3
-"""Nothing marks the last retained message. When none has arrived for this time, all are known."""
+"""Nothing marks the last retained message. When none has arrived for this time, all are known. Messages that
+are not retained may come all the time."""
 _QUEUE: Final = 1_000
 
 
@@ -122,9 +124,12 @@ async def _retained(messages: Subscription) -> Iterable[Message]:
     """The retained messages of a subscription that was made just now. Raises Refusal if there are too
     many."""
     found: dict[str, Message] = {}
-    while (message := await messages.next(_QUIET_S)) is not None:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _QUIET_S
+    while (left := end - loop.time()) > 0 and (message := await messages.next(left)) is not None:
         if message.retained:
             found[message.topic] = message
+            end = loop.time() + _QUIET_S
         if len(found) > _MOST_RETAINED:
             text = f"over {_MOST_RETAINED:,} retained messages match: give a narrower filter"
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, text)

@@ -44,6 +44,7 @@ _UNREACHABLE: Final = refusals(
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 )
+_HUGE: Final = 1e300
 
 
 class NetworkRoutes(Controller):
@@ -199,7 +200,7 @@ def _node(known: KnownNode) -> Node:
         name=_name(known),
         subtree=main,
         subtrees=([] if main is None else [main]) + others,
-        parent=status.get("parent"),
+        parent=_text(status.get("parent")),
         address=str(status.get("address", "")),
         epoch=_number(status, "epoch"),
         children=[each for each in _texts(status.get("children")) if not each.startswith("$SYS")],
@@ -216,8 +217,8 @@ def _node(known: KnownNode) -> Node:
         bytes_sent=_number(status, "bytes_out"),
         queued_messages=_number(status, "queued_messages"),
         queued_bytes=_number(status, "queued_bytes"),
-        dropped={reason: count for reason, count in dict(status.get("drops") or {}).items() if count},
-        cpu_seconds=float(status.get("cpu_s") or 0.0),
+        dropped=_counts(status.get("drops")),
+        cpu_seconds=_float(status.get("cpu_s")) or 0.0,
         resident_bytes=_number(status, "rss_bytes"),
         rates=_rates(known.rates) if known.rates else None,
     )
@@ -284,7 +285,15 @@ def _text(value: object) -> str | None:
 
 
 def _float(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    """A number that JSON has: no infinity."""
+    return float(value) if isinstance(value, int | float) and -_HUGE < value < _HUGE else None
+
+
+def _counts(values: object) -> dict[str, int]:
+    """By name, without those that are 0."""
+    if not isinstance(values, dict):
+        return {}
+    return {name: value for name, value in values.items() if isinstance(value, int) and value}
 
 
 def _texts(values: object) -> list[str]:

@@ -56,8 +56,9 @@ def page_at(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     faults = Faults()
 
     def on_console(message: ConsoleMessage) -> None:
-        # The browser calls an answer of 4xx an error, too.
-        if message.type in ("error", "warning") and "status of 4" not in message.text:
+        # The browser calls it an error, too, that the API refuses something, or does not answer.
+        is_refusal = message.text.startswith("Failed to load resource")
+        if message.type in ("error", "warning") and not is_refusal:
             faults.messages.append(message.text)
 
     def on_request(request: Request) -> None:

@@ -31,23 +31,27 @@ class Said:
 
 
 class StandIn:
-    """An API that requires no tokens. `url`: where it is."""
+    """An API that requires no tokens. `url`, `port`: where it is."""
 
     def __init__(self, app: Litestar, server: uvicorn.Server) -> None:
         self._app = app
         (listener,) = server.servers[0].sockets
-        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.port: int = listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         self._loop: asyncio.AbstractEventLoop = app.state.loop
 
     def say(self, statuses: Iterable[dict[str, Any]]) -> None:
         """Nodes publish these statuses."""
+        self.publish((f"$SYS/nodes/{each['name']}/status", each) for each in statuses)
+
+    def publish(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Somebody publishes these contents to these topics."""
         live = self._app.state.context.live
         done = threading.Event()
 
         def take() -> None:
-            for status in statuses:
-                said = Said(f"$SYS/nodes/{status['name']}/status", json.dumps(status).encode())
-                live._take(cast(Message, said), time.monotonic())
+            for topic, content in messages:
+                live._take(cast(Message, Said(topic, json.dumps(content).encode())), time.monotonic())
             done.set()
 
         self._loop.call_soon_threadsafe(take)
@@ -55,8 +59,8 @@ class StandIn:
 
 
 @contextmanager
-def stand_in() -> Iterator[StandIn]:
-    """A running API."""
+def stand_in(port: int = 0) -> Iterator[StandIn]:
+    """A running API at this port; 0: any."""
     with warnings.catch_warnings():
         # The routes declare parameters in a way that Litestar 3 will not take. pyproject.toml excludes it.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -67,7 +71,7 @@ def stand_in() -> Iterator[StandIn]:
 
     app.on_startup.append(keep_loop)
     server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_config=None, ws="none", timeout_graceful_shutdown=1)
+        uvicorn.Config(app, port=port, log_config=None, ws="none", timeout_graceful_shutdown=1)
     )
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -21,6 +21,23 @@ def tree_of(count: int, at_s: float = 100.0) -> Iterator[dict[str, object]]:
         yield status(f"node-{number:04}", parent, at_s=at_s, messages=round(at_s) * 10)
 
 
+def liars() -> Iterator[dict[str, object]]:
+    """Two statuses of a node, of which nothing is as it should be."""
+    for at_s in (100, 110):
+        yield {
+            **status("liar", None, at_s=at_s),
+            "parent": 5,
+            "subtree": ["x"],
+            "subtrees": "home",
+            "children": [1, None],
+            "drops": [1],
+            "messages_in": 10**400 * at_s,
+            "bytes_in": float("inf"),
+            "cpu_s": float("nan"),
+            "queued_messages": "many",
+        }
+
+
 @pytest.fixture(scope="module")
 def many() -> Iterator[StandIn]:
     with stand_in() as api:
@@ -69,16 +86,23 @@ def test_each_node_is_shown_once_whatever_nodes_say(browser: Browser) -> None:
                 status("b", "c"),
                 status("c", "a"),
                 status(EVIL, "root"),
+                *liars(),
             ]
         )
         go(page, "Tree")
-        expect(page.get_by_text("7 nodes", exact=True)).to_be_visible()
-        assert sorted(names(page)) == sorted(["root", "orphan", "self", "a", "b", "c", EVIL])
+        expect(page.get_by_text("8 nodes", exact=True)).to_be_visible()
+        assert sorted(names(page)) == sorted(["root", "orphan", "self", "a", "b", "c", EVIL, "liar"])
         page.get_by_role("row", name=EVIL).click()
         expect(page.get_by_role("dialog", name=EVIL)).to_contain_text(f"home/{EVIL}")
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
         expect(page.get_by_role("treegrid")).to_be_focused()
+        api.publish([("$SYS/audit/a/joined", {"time": "no time", "node": 7, "client": EVIL})])
+        api.publish([("$SYS/analysis/alerts/x/a", {"state": "raised", "alert": EVIL, "value": "much"})])
+        go(page, "Events")
+        expect(page.get_by_role("row").filter(has_text=f"client: {EVIL}")).to_contain_text("joined")
+        go(page, "Overview")
+        expect(page.get_by_role("region", name="Alerts").get_by_role("row").nth(1)).to_contain_text(EVIL)
 
 
 def test_a_thousand_nodes_are_shown_in_a_second(browser: Browser, many: StandIn, in_long_form: None) -> None:

@@ -1,5 +1,5 @@
-// The nodes as trees. Nodes say themselves which node is above, so it may be unknown, or a circle: each node is shown once
-// whatever they say.
+// The nodes as trees. Nodes say themselves which node is above them, so that may be unknown, or a circle. Each node is
+// shown once whatever they say.
 
 const SUMMED = ["sessions", "queued_messages"];
 const RATES = ["messages_received", "messages_sent", "cpu_seconds"];

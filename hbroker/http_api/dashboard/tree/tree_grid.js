@@ -21,7 +21,8 @@ export class TreeGrid {
     this.#columns = columns;
     Object.assign(this, { onOpen, onToggle, isCollapsed });
     this.space = element("div", { class: "space", role: "rowgroup" });
-    const heads = columns.map((each) => element("div", { role: "columnheader", class: `cell ${each.class}` }, each.title));
+    const heads = columns.map((each) =>
+      element("div", { role: "columnheader", class: `cell ${each.class}` }, each.title));
     this.box = element("div", {
       class: "grid", role: "treegrid", tabindex: "0", "aria-label": label, "aria-colcount": columns.length,
       onkeydown: (event) => this.#key(event),

@@ -45,7 +45,8 @@ export function open(view, { api, caller }, signal) {
       load();
       return gateways.length ? `${each.client} was disconnected.` : `${each.client} was not connected any more.`;
     }, { isDangerous: true });
-    return element("button", { type: "button", "aria-label": `Disconnect ${each.client}`, onclick: ask }, "Disconnect…");
+    const name = `Disconnect ${each.client}`;
+    return element("button", { type: "button", "aria-label": name, onclick: ask }, "Disconnect…");
   }
 
   const form = element("form", { class: "bar" },

@@ -29,7 +29,7 @@ function publisher({ api }) {
     try {
       const sent = { topic: topic.value, payload: text.value, qos: Number(qos.value), retain: retain.checked };
       const { subscribers } = await api.post("messages", sent);
-      const heard = { true: "Somebody is subscribed to it.", false: "Nobody is subscribed to it.", null: "" }[subscribers];
+      const heard = subscribers === null ? "" : `${subscribers ? "Somebody" : "Nobody"} is subscribed to it.`;
       announce(`Published to ${sent.topic}. ${heard}`);
       error.show(null);
     } catch (problem) {
@@ -51,7 +51,7 @@ function follower({ api }, signal) {
   const error = errorBox();
   const { box, body, row, fill } = table("Messages", [
     { title: "Time", cell: (each) => clock(each.at) },
-    { title: "Topic", class: "text", cell: (each) => each.topic },
+    { title: "Topic", class: "text topic", cell: (each) => each.topic },
     { title: "Payload", class: "text payload", cell: (each) => each.text },
     { title: "QoS", number: true, cell: (each) => String(each.qos) },
     { title: "Retained", cell: (each) => (each.retain ? "yes" : "") },
@@ -88,7 +88,8 @@ function follower({ api }, signal) {
   function draw() {
     isDue = false;
     const running = following === null ? "" : `following ${filter.value}: `;
-    state.textContent = `${running}${count(received)} received${isPaused ? `, paused; ${count(waiting.length)} wait` : ""}`;
+    const held = isPaused ? `, paused; ${count(waiting.length)} wait` : "";
+    state.textContent = `${running}${count(received)} received${held}`;
     if (isPaused || waiting.length === 0) return;
     const rows = waiting.reverse().map(row);
     waiting = [];
@@ -129,6 +130,7 @@ function follower({ api }, signal) {
     if (following === null) run();
     else following.abort();
   });
-  return element("section", { class: "card", "aria-label": "Follow" }, element("h2", {}, "Follow"), form, error.box, box,
+  return element("section", { class: "card", "aria-label": "Follow" },
+    element("h2", {}, "Follow"), form, error.box, box,
     element("p", { class: "note" }, `The newest ${count(MOST)} are shown. Long payloads are cut.`));
 }

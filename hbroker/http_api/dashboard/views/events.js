@@ -38,8 +38,8 @@ export function open(view, { live }, signal) {
   let isDue = false;
   view.append(
     element("div", { class: "bar" }, field("Filter", filter, "by any word of an event"), number), box,
-    element("p", { class: "note" }, "The last 1,000 since the API began. ", element("code", {}, "hbroker audit --follow"),
-      " shows them in a terminal."));
+    element("p", { class: "note" }, "The last 1,000 since the API began. ",
+      element("code", {}, "hbroker audit --follow"), " shows them in a terminal."));
 
   const matches = (event) => {
     const wanted = filter.value.trim().toLowerCase();

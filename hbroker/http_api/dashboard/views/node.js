@@ -7,12 +7,13 @@ import { bytes, count, duration, percent, rate, subtree } from "../format.js";
 /** Shows a node. Its numbers are those of now. */
 export async function openNode(name, context) {
   const content = element("div", {});
-  const actions = context.caller.changes_network ? buttons(name, context, () => dialog.close(), () => node) : [];
+  const actions = context.caller.changes_network ? buttons(context, () => dialog.close(), () => node) : [];
   let node = null;
   const dialog = openDialog(name, content, actions);
   try {
     node = await context.api.get(`nodes/${encodeURIComponent(name)}`);
     content.append(...described(node));
+    for (const each of actions) each.disabled = false;
   } catch (error) {
     const { box, show } = errorBox();
     show(error);
@@ -20,16 +21,15 @@ export async function openNode(name, context) {
   }
 }
 
-function buttons(name, context, close, node) {
+/** What can be done with a node, once it is known. */
+function buttons(context, close, node) {
   const then = (next) => () => {
-    const read = node();
-    if (read === null) return;
     close();
-    next(read, context);
+    next(node(), context);
   };
   return [
-    element("button", { type: "button", onclick: then(move) }, "Move a subtree…"),
-    element("button", { type: "button", class: "danger", onclick: then(leave) }, "Leave…"),
+    element("button", { type: "button", disabled: true, onclick: then(move) }, "Move a subtree…"),
+    element("button", { type: "button", class: "danger", disabled: true, onclick: then(leave) }, "Leave…"),
   ];
 }
 
@@ -51,7 +51,7 @@ function described(node) {
     ["Publishers", count(node.publishers)],
     ["Wills", count(node.wills)],
     ["Queued", `${count(node.queued_messages)} messages, ${bytes(node.queued_bytes)}`],
-    ["CPU", `${node.rates === null ? "" : `${percent(node.rates.cpu_seconds)} now, `}${duration(node.cpu_seconds)} in all`],
+    ["CPU", `${node.rates === null ? "?" : percent(node.rates.cpu_seconds)} now, ${duration(node.cpu_seconds)} in all`],
     ["Memory", bytes(node.resident_bytes)],
   ];
   const drops = table("What it discarded", [
@@ -85,7 +85,8 @@ function move(node, context) {
 
 function leave(node, context) {
   confirm(`Have ${node.name} leave?`, [
-    element("p", {}, `It hands ${node.subtrees.map(subtree).join(", ") || "nothing"} back to the node above, and ends. `,
+    element("p", {},
+      `It hands ${node.subtrees.map(subtree).join(", ") || "nothing"} back to the node above, and ends. `,
       "Only its host can start it again."),
   ], "Have it leave", async () => {
     const { seconds } = await context.api.post(`nodes/${encodeURIComponent(node.name)}/leave`, {});

@@ -28,7 +28,10 @@ export function open(view, { live }, signal) {
   const silent = element("p", { class: "error", hidden: true });
   const alerts = table("Alerts that stand", [
     { title: "Alert", cell: (each) => each.alert || each.topic },
-    { title: "Severity", cell: (each) => badge(each.severity ?? "none", each.severity === "critical" ? "bad" : "warn") },
+    {
+      title: "Severity",
+      cell: (each) => badge(each.severity ?? "none", each.severity === "critical" ? "bad" : "warn"),
+    },
     { title: "Node", cell: (each) => each.node ?? "" },
     { title: "Value", number: true, cell: (each) => each.value?.toPrecision(3) ?? "" },
     { title: "Limit", number: true, cell: (each) => each.threshold?.toPrecision(3) ?? "" },

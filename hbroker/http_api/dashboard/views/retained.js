@@ -10,7 +10,7 @@ export const title = "Retained";
 export function open(view, { api }, signal) {
   const filter = element("input", { type: "search", name: "filter", required: true, value: "#" });
   const { whole, load } = pagedTable("Retained messages", [
-    { title: "Topic", class: "text", cell: (each) => each.topic },
+    { title: "Topic", class: "text topic", cell: (each) => each.topic },
     { title: "Payload", class: "text payload", cell: payload },
     { title: "QoS", number: true, cell: (each) => String(each.qos) },
     { title: "Action", cell: clear },
@@ -24,7 +24,8 @@ export function open(view, { api }, signal) {
       load();
       return `The retained message of ${topic} is deleted.`;
     }, { isDangerous: true });
-    return element("button", { type: "button", "aria-label": `Delete the message of ${topic}`, onclick: ask }, "Delete…");
+    const name = `Delete the message of ${topic}`;
+    return element("button", { type: "button", "aria-label": name, onclick: ask }, "Delete…");
   }
 
   const form = element("form", { class: "bar" },

@@ -17,7 +17,8 @@ const COLUMNS = [
   {
     title: "Node",
     class: "node",
-    text: ({ node, total }, isCollapsed) => (isCollapsed ? `${node.name} and ${count(total.nodes - 1)} below` : node.name),
+    text: ({ node, total }, isCollapsed) =>
+      (isCollapsed ? `${node.name} and ${count(total.nodes - 1)} below` : node.name),
   },
   { title: "Subtrees", class: "subtrees", text: ({ node }) => node.subtrees.map(subtree).join(", ") },
   { title: "In/s", class: "number", text: summed((each) => rate(each.messages_received)) },
