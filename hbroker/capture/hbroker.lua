@@ -846,6 +846,10 @@ package.preload["hbroker.schema"] = function()
     [1] = "LEAVE",
     [2] = "CLAIM",
     [3] = "HAND_BACK",
+    [4] = "LOG_DEBUG",
+    [5] = "LOG_INFO",
+    [6] = "LOG_WARNING",
+    [7] = "LOG_ERROR",
   }
 
   M.enums.TransferPhase = {
