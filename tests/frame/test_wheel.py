@@ -23,7 +23,7 @@ SHIPPED_SUFFIXES = {".css", ".html", ".js", ".lua", ".properties", ".py", ".pyi"
 IMPORT_EVERYTHING = """
 import importlib, json, pkgutil, hbroker
 
-optional = {"numpy", "psutil", "py4j", "pyspark", "scapy"}
+optional = {"litestar", "numpy", "paho", "psutil", "py4j", "pydantic", "pyspark", "scapy", "uvicorn"}
 names, refused = [], []
 for module in pkgutil.walk_packages(hbroker.__path__, "hbroker."):
     if module.name.endswith("__main__"):
