@@ -251,7 +251,7 @@ def _code(summary: Summary) -> int:
 
 
 def _print(summary: Summary) -> None:
-    from hbroker.cli.network.tree import LOSSES
+    from hbroker.metrics.families import LOSSES
     from hbroker.sim.rooms.report import nodes_table, rooms_table, summary_lines, verdict
     from hbroker.sim.rooms.summary import is_clean
 

@@ -16,5 +16,5 @@
     paging              lists in pages
     problems            errors as responses
 
-Imports go downward, but `routes` and `models` are imported by `application` alone.
+`application` imports the routes, and these import the rest. `problems` imports none of them.
 """

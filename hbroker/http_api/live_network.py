@@ -45,6 +45,7 @@ __all__ = [
     "LiveNetwork",
     "Totals",
     "now_text",
+    "number_of",
 ]
 
 logger = logging.getLogger(__name__)
@@ -177,7 +178,7 @@ class LiveNetwork:
     def totals(self) -> Totals:
         """The sums now."""
         nodes = self.nodes().values()
-        counts = {name: sum(_number(each.status, name) for each in nodes) for name in _GAUGES}
+        counts = {name: sum(number_of(each.status, name) for each in nodes) for name in _GAUGES}
         rates = {name: sum(each.rates.get(name, 0.0) for each in nodes) for name in _COUNTERS}
         return Totals(time.monotonic(), counts, rates)
 
@@ -348,7 +349,8 @@ def now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _number(status: Status, name: str) -> int:
+def number_of(status: Status, name: str) -> int:
+    """A count of a status; 0 if the node does not say it, or says something else."""
     value = status.get(name)
     return value if isinstance(value, int) else 0
 

@@ -134,8 +134,18 @@ LABELLED: Final = (
 )
 """The metrics that have other labels, too."""
 
-LOSSES: Final = ("queue_full", "session_ended", "session_expired", "retained_full")
-"""Reasons of drops by which a message that a node had taken did not arrive."""
+LOSSES: Final = frozenset(
+    {
+        "queue_full",
+        "session_ended",
+        "session_expired",
+        "offline",
+        "retained_full",
+        "too_many_records",
+        "will_unpublished",
+    }
+)
+"""Reasons of drops by which a message that a node had taken in did not arrive."""
 
 ALERTS: Final = (
     Alert(
@@ -156,7 +166,7 @@ ALERTS: Final = (
     ),
     Alert(
         "HbrokerMessagesLost",
-        f'sum by (node) (rate(hbroker_dropped_total{{reason=~"{"|".join(LOSSES)}"}}[5m])) > 0',
+        f'sum by (node) (rate(hbroker_dropped_total{{reason=~"{"|".join(sorted(LOSSES))}"}}[5m])) > 0',
         5,
         "warning",
         "node {{ $labels.node }} discards messages that it took",

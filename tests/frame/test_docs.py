@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hbroker.cli import commands
-from hbroker.cli.network.tree import LOSSES
+from hbroker.metrics.families import LOSSES
 from tests.frame.checkout import ROOT, RUST, python_sources, run, rust_sources
 
 DOCS = ROOT / "docs"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hbroker.cli.network.tree import LOSSES
+from hbroker.metrics.families import LOSSES
 from hbroker.sim.rooms.plan import plan
 from hbroker.sim.rooms.scaling import scale
 from hbroker.sim.rooms.scenario import load

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from hbroker.cli.network.tree import LOSSES
+from hbroker.metrics.families import LOSSES
 from hbroker.runtime.telemetry import preload
 from hbroker.spark_analysis.data.schema import BUCKETS, FILE_NAME, SCHEMAS, VERSION, VERSION_KEY
 from hbroker.spark_analysis.measures import losses

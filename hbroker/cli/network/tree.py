@@ -8,20 +8,8 @@ from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, UNREACHABLE
 from hbroker.cli.flags import json_flag, root_flag, timeout_flag
 from hbroker.cli.output import Style, print_json, print_table, styled
+from hbroker.metrics.families import LOSSES
 from hbroker.operations.node_statuses import Status, drawing, read_statuses
-
-LOSSES = frozenset(
-    {
-        "queue_full",
-        "session_ended",
-        "session_expired",
-        "offline",
-        "retained_full",
-        "too_many_records",
-        "will_unpublished",
-    }
-)
-"""Reasons of drops by which a message that a node had taken in did not arrive."""
 
 _COLUMNS = (
     ("SUBSCRIPTIONS", "subscriptions"),

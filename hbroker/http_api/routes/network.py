@@ -17,7 +17,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from hbroker.addresses import format_address
 from hbroker.http_api.authentication import may_read
 from hbroker.http_api.context import PING_S, ApiContext, context_of
-from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork
+from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork, number_of
 from hbroker.http_api.models.network import (
     Alert,
     AuditEvent,
@@ -202,24 +202,24 @@ def _node(known: KnownNode) -> Node:
         subtrees=([] if main is None else [main]) + others,
         parent=_text(status.get("parent")),
         address=str(status.get("address", "")),
-        epoch=_number(status, "epoch"),
+        epoch=number_of(status, "epoch"),
         children=[each for each in _texts(status.get("children")) if not each.startswith("$SYS")],
         is_silent=known.is_silent(time.monotonic()),
         security="off" if status.get("security") == "off" else "on",
-        subscriptions=_number(status, "subscriptions"),
-        sessions=_number(status, "sessions"),
-        sessions_offline=_number(status, "sessions_offline"),
-        publishers=_number(status, "publishers"),
-        wills=_number(status, "wills"),
-        messages_received=_number(status, "messages_in"),
-        messages_sent=_number(status, "messages_out"),
-        bytes_received=_number(status, "bytes_in"),
-        bytes_sent=_number(status, "bytes_out"),
-        queued_messages=_number(status, "queued_messages"),
-        queued_bytes=_number(status, "queued_bytes"),
+        subscriptions=number_of(status, "subscriptions"),
+        sessions=number_of(status, "sessions"),
+        sessions_offline=number_of(status, "sessions_offline"),
+        publishers=number_of(status, "publishers"),
+        wills=number_of(status, "wills"),
+        messages_received=number_of(status, "messages_in"),
+        messages_sent=number_of(status, "messages_out"),
+        bytes_received=number_of(status, "bytes_in"),
+        bytes_sent=number_of(status, "bytes_out"),
+        queued_messages=number_of(status, "queued_messages"),
+        queued_bytes=number_of(status, "queued_bytes"),
         dropped=_counts(status.get("drops")),
         cpu_seconds=_float(status.get("cpu_s")) or 0.0,
-        resident_bytes=_number(status, "rss_bytes"),
+        resident_bytes=number_of(status, "rss_bytes"),
         rates=_rates(known.rates) if known.rates else None,
     )
 
@@ -273,11 +273,6 @@ def _rates(rates: dict[str, float]) -> Rates:
         bytes_sent=rates.get("bytes_out", 0.0),
         cpu_seconds=rates.get("cpu_s", 0.0),
     )
-
-
-def _number(status: dict[str, Any], name: str) -> int:
-    value = status.get(name)
-    return value if isinstance(value, int) else 0
 
 
 def _text(value: object) -> str | None:
