@@ -10,6 +10,8 @@ from enum import Enum
 from hbroker.addresses import Address, format_address
 
 MAX_WORKERS = 64
+DEFAULT_ADMIN_ADDRESS: Address = ("127.0.0.1", 7780)
+"""Where the HTTP API listens."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 """The name of a node, gateway or bridge. It is one topic level ($SYS/nodes/<name>), the name of files, and
 the common name of a certificate."""
@@ -334,6 +336,35 @@ class BridgeSettings:
     in_flight: int = 100
     join_key: bytes = field(default=b"", repr=False)
     security: SecuritySettings = field(default_factory=SecuritySettings)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSettings:
+    """The settings of the process with the HTTP API of a network (docs/http-api.md).
+
+    `root`: as in `GatewaySettings`. `listen`: the TCP address. `hosts`: the names under which the API is
+    called, beside those of this host. `certificate`, `key`: paths of files in PEM, for HTTPS; empty: HTTP.
+    `is_required`: False: a network starts without it if its libraries are not installed, and with another
+    port if the port of `listen` is taken. `security`: as of a gateway.
+    """
+
+    name: str = "admin"
+    root: Address = ("", 0)
+    listen: Address = DEFAULT_ADMIN_ADDRESS
+    hosts: tuple[str, ...] = ()
+    certificate: str = ""
+    key: str = ""
+    is_required: bool = False
+    join_key: bytes = field(default=b"", repr=False)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
+
+    def on_address(self, address: Address) -> AdminSettings:
+        """The same settings, with this address to listen on."""
+        return replace(self, listen=address)
+
+    def url(self, address: Address) -> str:
+        """The URL of the API that listens on this address."""
+        return f"{'https' if self.certificate else 'http'}://{format_address(address)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hbroker import topology
 from hbroker.config import (
+    AdminSettings,
     Durability,
     LeasePolicy,
     Limits,
@@ -108,7 +109,28 @@ def networks(draw: st.DrawFn) -> Topology:
     plan = draw(st.one_of(st.none(), plans(names)))
     is_secure, requires_tokens = draw(st.sampled_from([(True, False), (True, True), (False, False)]))
     network = Topology("any", with_root(nodes), (), plan, is_secure, requires_tokens)
-    return network.with_telemetry(draw(TELEMETRY))
+    admin = draw(admins(requires_tokens=requires_tokens))
+    if admin is not None:
+        admin = replace(admin, root=network.root.address, join_key=key)
+    return replace(network.with_telemetry(draw(TELEMETRY)), admin=admin)
+
+
+def admins(*, requires_tokens: bool) -> st.SearchStrategy[AdminSettings | None]:
+    """What a network may say of its HTTP API. Other hosts reach only one with tokens and a certificate."""
+    port = st.integers(0, 65_535)
+    hosts = st.lists(st.sampled_from(["ops.example.org", "a"]), max_size=2).map(tuple)
+    here = st.builds(AdminSettings, listen=st.tuples(st.just("127.0.0.1"), port), hosts=hosts)
+    found = [st.none(), st.just(AdminSettings()), here.map(lambda admin: replace(admin, is_required=True))]
+    if requires_tokens:
+        everywhere = st.builds(
+            AdminSettings,
+            listen=st.tuples(HOST, port),
+            hosts=hosts,
+            certificate=st.just("tls/host.pem"),
+            key=st.just("tls/host.key"),
+        )
+        found.append(everywhere.map(lambda admin: replace(admin, is_required=True)))
+    return st.one_of(found)
 
 
 def plans(names: list[str]) -> st.SearchStrategy[Plan]:

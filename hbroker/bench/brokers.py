@@ -135,7 +135,7 @@ def start_network(
     nodes = [{**node, "listen": _ANY_PORT} for node in topology["nodes"]]
     file = directory / "bench.yaml"
     file.write_text(json.dumps({**topology, "nodes": nodes}))  # JSON is YAML, too
-    fixed = ["--json", "--state-dir", str(directory / _STATE)]
+    fixed = ["--no-admin", "--json", "--state-dir", str(directory / _STATE)]
     with launch(directory, [*_HBROKER, "up", *fixed, *flags, str(file)]) as process:
         reported = json.loads(announcement(process))
         if reported["event"] != "ready":

@@ -56,7 +56,7 @@ class House:
 
     def start(self) -> None:
         """Returns once every node has joined. Raises HouseError."""
-        command = ("up", "--any-port", "--json", "--state-dir", str(self._directory))
+        command = ("up", "--any-port", "--no-admin", "--json", "--state-dir", str(self._directory))
         self._process = _start("hbroker", *command, environment={"HBROKER_KEYLOG": str(self.key_log)})
         assert self._process.stdout is not None, "it was asked for"
         deadline = time.monotonic() + _READY_S

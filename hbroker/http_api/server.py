@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,20 +49,28 @@ class ServerSettings:
         return self.listen[0].startswith(_LOOPBACK)
 
 
-def serve(settings: ServerSettings, version: str, on_ready: Callable[[str], None] = lambda url: None) -> int:
+def serve(
+    settings: ServerSettings,
+    version: str,
+    on_ready: Callable[[str], None] = lambda url: None,
+    listener: socket.socket | None = None,
+) -> int:
     """Serves the API until the process is told to end. Returns the exit code.
 
-    `on_ready(url)` is called once it accepts connections. Raises OSError if the address cannot be bound, and
+    `on_ready(url)` is called once it accepts connections. `listener`: a socket that listens; None: one is
+    made for `settings.listen`. Raises OSError if the address cannot be bound, and
     ConfigError if the API would be open to other hosts: without tokens, or with tokens that are not
     encrypted.
     """
     _require_closed(settings)
     gc.collect()
     gc.freeze()
-    return asyncio.run(_run(settings, version, on_ready))
+    return asyncio.run(_run(settings, version, on_ready, listener))
 
 
-async def _run(settings: ServerSettings, version: str, on_ready: Callable[[str], None]) -> int:
+async def _run(
+    settings: ServerSettings, version: str, on_ready: Callable[[str], None], listener: socket.socket | None
+) -> int:
     app = application(settings.access, version, settings.hosts)
     config = uvicorn.Config(
         app,
@@ -77,7 +86,7 @@ async def _run(settings: ServerSettings, version: str, on_ready: Callable[[str],
         timeout_keep_alive=_KEEP_ALIVE_S,
         ws="none",
     )
-    listener = config.bind_socket()
+    listener = listener or config.bind_socket()
     server = _Server(
         config,
         on_ready=lambda: on_ready(_url(settings, listener.getsockname())),

@@ -162,7 +162,7 @@ ALERTS: Final = (
         2,
         "critical",
         "the HTTP API cannot be scraped",
-        "See whether `hbroker admin` runs. Messages pass without it.",
+        "See whether the HTTP API runs. Messages pass without it.",
     ),
     Alert(
         "HbrokerMessagesLost",

@@ -9,6 +9,7 @@ convenience for processes that start together. Reading goes on after an error, s
     rules       what must hold between entries: one root, no name or subtree twice
     gateways    reads `gateways`, and what `auth` says about MQTT clients
     bridges     reads `bridges`
+    admin       reads `admin`
     sections    reads `nodes`, `auth`, `limits` and `telemetry`; `plan` reads the section of this name
     document    the text of a file -> YAML nodes that know their line, and the report of errors
     model       the valid, frozen `Topology`; `render` writes it as the text of a file

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hbroker.config import BridgeSettings, GatewaySettings, NodeSettings, SecuritySettings, TelemetrySettings
+from hbroker.config import (
+    AdminSettings,
+    BridgeSettings,
+    GatewaySettings,
+    NodeSettings,
+    SecuritySettings,
+    TelemetrySettings,
+)
 from hbroker.subtree import depth, is_within
 from hbroker.topology.plan import Plan
 
@@ -17,7 +24,7 @@ class Topology:
     `name`: the network's name, which is the file's name without its suffix. `nodes`: parents before their
     children. `plan`: what the load analysis expects of the network. `is_secure`: all datagrams are sealed,
     with what `with_security` sets, unless the file says `security: off`. `requires_tokens`: native clients
-    and gateways have to show tokens.
+    and gateways have to show tokens. `admin`: the process with the HTTP API; None: there is none.
     """
 
     name: str
@@ -27,6 +34,7 @@ class Topology:
     is_secure: bool = True
     requires_tokens: bool = False
     bridges: tuple[BridgeSettings, ...] = ()
+    admin: AdminSettings | None = None
 
     @property
     def root(self) -> NodeSettings:
@@ -66,17 +74,18 @@ class Topology:
         )
 
     def with_join_key(self, key: bytes) -> Topology:
-        """The same network, with this join key for all nodes, gateways and bridges."""
+        """The same network, with this join key for all its processes."""
         return replace(
             self,
             nodes=tuple(replace(node, join_key=key) for node in self.nodes),
             gateways=tuple(replace(gateway, join_key=key) for gateway in self.gateways),
             bridges=tuple(replace(bridge, join_key=key) for bridge in self.bridges),
+            admin=self.admin and replace(self.admin, join_key=key),
         )
 
     def with_security(self, security: SecuritySettings) -> Topology:
         """The same network, with this authority for all its processes, these identities for nodes, and this
-        token for gateways and bridges. Nodes require tokens if the network does."""
+        token for all others. Nodes require tokens if the network does."""
         of_nodes = replace(security, token="", requires_tokens=self.requires_tokens)
         of_gateways = replace(security, identity="", requires_tokens=False)
         return replace(
@@ -84,6 +93,7 @@ class Topology:
             nodes=tuple(replace(node, security=of_nodes) for node in self.nodes),
             gateways=tuple(replace(gateway, security=of_gateways) for gateway in self.gateways),
             bridges=tuple(replace(bridge, security=of_gateways) for bridge in self.bridges),
+            admin=self.admin and replace(self.admin, security=of_gateways),
         )
 
     def on_ports(self, ports: Mapping[str, int]) -> Topology:
@@ -94,7 +104,8 @@ class Topology:
         root = ordered[0].address
         gateways = tuple(replace(gateway, root=root) for gateway in self.gateways)
         bridges = tuple(replace(bridge, root=root) for bridge in self.bridges)
-        return replace(self, nodes=ordered, gateways=gateways, bridges=bridges)
+        admin = self.admin and replace(self.admin, root=root)
+        return replace(self, nodes=ordered, gateways=gateways, bridges=bridges, admin=admin)
 
 
 def with_root(nodes: list[NodeSettings]) -> tuple[NodeSettings, ...]:

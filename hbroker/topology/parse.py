@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from hbroker.config import AccessSettings, Limits, TelemetrySettings
+from hbroker.config import AccessSettings, AdminSettings, Limits, TelemetrySettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology import rules
+from hbroker.topology.admin import ParsedAdmin, read_admin
 from hbroker.topology.bridges import ParsedBridge, bridge_settings, read_bridge
 from hbroker.topology.document import Report, compose, kind, line_of, listed, optional, read_text
 from hbroker.topology.gateways import ParsedGateway, read_access, read_gateway, settings_of
@@ -66,6 +68,9 @@ def parse(
         parsed_nodes = [read_node(item, index, report, resolve) for index, item in enumerate(items, 1)]
     gateways = _gateways(sections, report, resolve, directory)
     bridges = _bridges(sections, report, directory)
+    admin = ParsedAdmin(None, AdminSettings())
+    if "admin" in sections:
+        admin = read_admin(sections["admin"], report, resolve, directory)
     is_secure, requires_tokens = _read_security(sections, report)
     plan = None
     if "plan" in sections:
@@ -73,6 +78,7 @@ def parse(
     rules.check(parsed_nodes, report)
     rules.check_gateways(gateways, parsed_nodes, report)
     rules.check_bridges(bridges, gateways, parsed_nodes, report)
+    rules.check_admin(admin, (*parsed_nodes, *gateways, *bridges), report, requires_tokens=requires_tokens)
     if not has_policy:
         rules.check_open(gateways, access, report)
     report.raise_if_any()
@@ -87,6 +93,7 @@ def parse(
         is_secure=is_secure,
         requires_tokens=requires_tokens,
         bridges=tuple(bridge_settings(bridge, root, join_key) for bridge in bridges),
+        admin=admin.settings and replace(admin.settings, root=root, join_key=join_key),
     )
     return network.with_telemetry(telemetry)
 

@@ -10,6 +10,7 @@ import yaml
 from hbroker.addresses import format_address
 from hbroker.config import (
     AccessSettings,
+    AdminSettings,
     BridgeSettings,
     BridgeTls,
     BridgeTopic,
@@ -39,6 +40,8 @@ def render(topology: Topology) -> str:
         bridges=[_bridge(bridge) for bridge in topology.bridges],
         auth=_filled(join_key=root.join_key.decode()) | _changed(access, AccessSettings()),
     )
+    if topology.admin is None or topology.admin.is_required:
+        document["admin"] = _admin(topology.admin)
     if not topology.is_secure:
         document["security"] = False
     if topology.is_secure and not topology.requires_tokens:
@@ -92,6 +95,16 @@ def _tls(tls: TlsSettings) -> dict[str, Any]:
         client_certificate=tls.client_ca and wanted,
         names_user=tls.names_user,
         names_client=tls.names_client,
+    )
+
+
+def _admin(admin: AdminSettings | None) -> dict[str, Any] | bool:
+    if admin is None:
+        return False
+    return _filled(
+        listen=format_address(admin.listen),
+        hosts=list(admin.hosts),
+        tls=_filled(certificate=admin.certificate, key=admin.key),
     )
 
 

@@ -14,6 +14,7 @@ from ipaddress import IPv6Address, ip_address
 from hbroker.addresses import ANY_ADDRESS, Address, format_address
 from hbroker.config import AccessSettings, Durability, ListenerSettings
 from hbroker.subtree import is_within
+from hbroker.topology.admin import ParsedAdmin
 from hbroker.topology.bridges import ParsedBridge
 from hbroker.topology.document import Report
 from hbroker.topology.gateways import ParsedGateway
@@ -79,6 +80,35 @@ def check_bridges(
             report.error(bridge.line, message, "give each bridge a name of its own")
         elif bridge.name:
             names[bridge.name] = bridge.line
+
+
+def check_admin(
+    admin: ParsedAdmin,
+    others: Sequence[ParsedNode | ParsedGateway | ParsedBridge],
+    report: Report,
+    *,
+    requires_tokens: bool,
+) -> None:
+    """Notes an error if the name of the process with the HTTP API is taken, or if other hosts could reach the
+    API without encryption or without a token."""
+    settings = admin.settings
+    if settings is None:
+        return
+    for parsed in others:
+        if parsed.name == settings.name:
+            message = f"the name {parsed.name!r} is that of the process with the HTTP API"
+            report.error(parsed.line, message, "give it another one, or write `admin: off`")
+    if _is_loopback(settings.listen[0]):
+        return
+    where = f"the HTTP API listens on {format_address(settings.listen)}, for other hosts, too"
+    if not requires_tokens:
+        remedy = "listen on 127.0.0.1, or have the network require tokens"
+        report.error(admin.line, f"{where}, and no token is required", remedy)
+    if not settings.certificate:
+        remedy = (
+            "add `tls: {certificate: <file>, key: <file>}`, or listen on 127.0.0.1 behind a proxy with TLS"
+        )
+        report.error(admin.line, f"{where}, and tokens would not be encrypted", remedy)
 
 
 def check_open(gateways: Sequence[ParsedGateway], access: AccessSettings, report: Report) -> None:

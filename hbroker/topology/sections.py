@@ -29,6 +29,7 @@ SECTIONS = (
     "nodes",
     "gateways",
     "bridges",
+    "admin",
     "auth",
     "security",
     "tokens",

@@ -126,6 +126,7 @@ def test_status_and_down_report_that_no_network_runs(tmp_path: Path, capsys: Cap
         "nodes": [],
         "gateways": [],
         "bridges": [],
+        "admin": None,
     }
 
 

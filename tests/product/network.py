@@ -28,7 +28,16 @@ PATIENCE = 60.0
 class Network:
     """A launcher and its nodes. Made by `network_up`."""
 
-    def __init__(self, file: Path, directory: Path, flags: tuple[str, ...] = ("--any-port",)) -> None:
+    def __init__(
+        self,
+        file: Path,
+        directory: Path,
+        flags: tuple[str, ...] = ("--any-port",),
+        *,
+        has_admin: bool = False,
+    ) -> None:
+        if not has_admin:
+            flags = ("--no-admin", *flags)
         self.began = time.monotonic()
         self.directory = directory
         self.process = subprocess.Popen(
@@ -107,10 +116,11 @@ class Network:
 
 @contextmanager
 def network_up(
-    file: Path, directory: Path, flags: tuple[str, ...] = ("--any-port",)
+    file: Path, directory: Path, flags: tuple[str, ...] = ("--any-port",), *, has_admin: bool = False
 ) -> Iterator[tuple[Network, str]]:
-    """A running network, and the address of its root, once the network is ready."""
-    network = Network(file, directory, flags)
+    """A running network, and the address of its root, once the network is ready. `has_admin`: with its HTTP
+    API."""
+    network = Network(file, directory, flags, has_admin=has_admin)
     try:
         yield network, network.event("ready")["root"]
     finally:

@@ -11,8 +11,8 @@ from hbroker.addresses import format_address
 from hbroker.cli.output import Style, discard_output, duration, print_json_line, styled
 from hbroker.cli.progress import StartBar
 from hbroker.config import NodeSettings
-from hbroker.runtime.launcher import launcher
-from hbroker.runtime.launcher.launcher import LauncherEvent
+from hbroker.runtime.launcher import events
+from hbroker.runtime.launcher.events import LauncherEvent
 from hbroker.topology import Topology
 
 
@@ -43,31 +43,32 @@ class Console:
     def tell(self, launcher_event: LauncherEvent) -> None:
         """Prints one line for an event, or shows it in the bar."""
         match launcher_event:
-            case launcher.Starting(serving=serving):
+            case events.Starting(serving=serving):
                 self._bar.show(serving)
-            case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
+            case events.Ready(topology=network, seconds=seconds, listeners=listeners, admin=admin):
                 root = format_address(network.root.address)
                 urls = "".join(f", {url}" for gateway in listeners.values() for url in gateway)
+                urls += f", dashboard {admin}" if admin else ""
                 text = f"{network.name}: {_count(network)}, root {root}{urls}, in {duration(seconds)}"
                 self._bar.end()
                 self._print(f"{styled('ready', Style.GOOD)} {text}")
-            case launcher.Waiting(names=names, seconds=seconds):
+            case events.Waiting(names=names, seconds=seconds):
                 self._print(f"waiting since {duration(seconds)} for {', '.join(names)} to join; see the logs")
-            case launcher.Ended(name=name, how=how, last_line=line, restart_in=pause):
+            case events.Ended(name=name, how=how, last_line=line, restart_in=pause):
                 ended = styled(f"{name} ended", Style.BAD)
                 suffix = f": {line}" if line else ""
                 self._print(f"{ended} ({how}), starting it again in {pause:.1f} s{suffix}")
-            case launcher.Recovered(name=name, seconds=seconds):
+            case events.Recovered(name=name, seconds=seconds):
                 self._print(f"{styled(f'{name} is back', Style.GOOD)} after {duration(seconds)}")
-            case launcher.Left(name=name):
+            case events.Left(name=name):
                 self._print(f"{name} has left, as it was ordered to; it is not started again")
-            case launcher.StorageFailed(name=name, error=error):
+            case events.StorageFailed(name=name, error=error):
                 self._print(
                     f"{styled(f'storage of {name} fails', Style.BAD)}: {error}; it goes on, and tries again"
                 )
-            case launcher.StorageRecovered(name=name):
+            case events.StorageRecovered(name=name):
                 self._print(f"{styled(f'storage of {name} works again', Style.GOOD)}")
-            case launcher.Stopped(seconds=seconds):
+            case events.Stopped(seconds=seconds):
                 self._bar.end()
                 self._print(f"stopped {self._network.name} in {duration(seconds)}")
 
@@ -76,9 +77,9 @@ def tell_json(launcher_event: LauncherEvent) -> None:
     """Prints an event as one JSON line. One that shows only progress has none."""
     entry: dict[str, Any]
     match launcher_event:
-        case launcher.Starting():
+        case events.Starting():
             return
-        case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
+        case events.Ready(topology=network, seconds=seconds, listeners=listeners, admin=admin):
             nodes = [_node_json(node) for node in network.nodes]
             root = format_address(network.root.address)
             entry = {
@@ -88,21 +89,22 @@ def tell_json(launcher_event: LauncherEvent) -> None:
                 "seconds": seconds,
                 "nodes": nodes,
                 "gateways": [{"name": name, "listeners": urls} for name, urls in listeners.items()],
+                "admin": admin,
                 "telemetry": network.telemetry.directory if network.telemetry.is_on else None,
             }
-        case launcher.Waiting(names=names, seconds=seconds):
+        case events.Waiting(names=names, seconds=seconds):
             entry = {"event": "waiting", "nodes": names, "seconds": seconds}
-        case launcher.Ended(name=name, how=how, last_line=line, restart_in=pause):
+        case events.Ended(name=name, how=how, last_line=line, restart_in=pause):
             entry = {"event": "ended", "node": name, "how": how, "last_line": line, "restart_in_s": pause}
-        case launcher.Recovered(name=name, seconds=seconds):
+        case events.Recovered(name=name, seconds=seconds):
             entry = {"event": "back", "node": name, "seconds": seconds}
-        case launcher.Left(name=name):
+        case events.Left(name=name):
             entry = {"event": "left", "node": name}
-        case launcher.StorageFailed(name=name, error=error):
+        case events.StorageFailed(name=name, error=error):
             entry = {"event": "storage_failed", "process": name, "error": error}
-        case launcher.StorageRecovered(name=name):
+        case events.StorageRecovered(name=name):
             entry = {"event": "storage_recovered", "process": name}
-        case launcher.Stopped(seconds=seconds):
+        case events.Stopped(seconds=seconds):
             entry = {"event": "stopped", "seconds": seconds}
     print_json_line(entry)
 

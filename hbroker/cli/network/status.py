@@ -12,7 +12,13 @@ from hbroker.cli.flags import json_flag, network_argument, state_dir_flag
 from hbroker.cli.output import duration, print_json, print_table
 
 if TYPE_CHECKING:
-    from hbroker.runtime.launcher.run_directory import BridgeRun, GatewayRun, NetworkRun, NodeRun
+    from hbroker.runtime.launcher.run_directory import (
+        AdminRun,
+        BridgeRun,
+        GatewayRun,
+        NetworkRun,
+        NodeRun,
+    )
 
 _TEXT = """\
 The processes, as their launcher sees them. What the nodes themselves say: `hbroker tree`.
@@ -29,6 +35,7 @@ examples:
   nodes: [{name, subtree, address, state, pid, started_at, restarts}],
   gateways: [{name, listeners: [url], state, pid, started_at, restarts}],
   bridges: [{name, broker: address, or "" without it, state, pid, started_at, restarts}],
+  admin: {name, url, state, pid, started_at, restarts} of the HTTP API, or null,
   telemetry: the directory of what they write of their load, or null,
   storage: {process: what is wrong with its disk, and since when}}
 Times are seconds since the Unix epoch.
@@ -61,7 +68,7 @@ def status(network: str | None, state_dir: Path, as_json: bool) -> int:
 
 def _as_json(running: NetworkRun | None, network: str | None, faults: dict[str, str]) -> dict[str, Any]:
     if running is None:
-        return {"network": network, "up": False, "nodes": [], "gateways": [], "bridges": []}
+        return {"network": network, "up": False, "nodes": [], "gateways": [], "bridges": [], "admin": None}
     entry = running.to_json()
     return {"network": entry.pop("name"), "up": running.is_up, **entry, "storage": faults}
 
@@ -71,7 +78,9 @@ def _print(running: NetworkRun) -> None:
     up = sum(node.state == "up" for node in running.nodes)
     print(f"{running.name}: {up} of {len(running.nodes)} nodes up, launcher {running.pid}")
 
-    def row(process: NodeRun | GatewayRun | BridgeRun, subtree: str, address: str) -> tuple[object, ...]:
+    def row(
+        process: NodeRun | GatewayRun | BridgeRun | AdminRun, subtree: str, address: str
+    ) -> tuple[object, ...]:
         runs_for = duration(max(now - process.started_at, 0.0)) if process.started_at else "-"
         pid = process.pid or "-"
         return process.name, subtree, address, process.state, pid, runs_for, process.restarts
@@ -79,5 +88,7 @@ def _print(running: NetworkRun) -> None:
     rows = [row(node, node.subtree or '""', node.address) for node in running.nodes]
     rows += [row(gateway, "-", " ".join(gateway.listeners) or "-") for gateway in running.gateways]
     rows += [row(bridge, "-", f"bridge to {bridge.broker or 'nobody now'}") for bridge in running.bridges]
+    if running.admin is not None:
+        rows.append(row(running.admin, "-", running.admin.url))
     header = ("NODE", "SUBTREE", "ADDRESS", "STATE", "PID", "RUNS FOR", "RESTARTS")
     print_table(header, rows, numbers=("PID", "RESTARTS"))

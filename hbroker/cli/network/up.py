@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,32 +13,26 @@ from typing import TYPE_CHECKING
 import click
 
 from hbroker.cli.commands import command
-from hbroker.cli.exits import DONE, FAILED, USAGE
+from hbroker.cli.exits import DONE
 from hbroker.cli.flags import FILE, log_flags, state_dir_flag
+from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hbroker.config import BridgeSettings, GatewaySettings, NodeSettings
+    from hbroker.config import NodeSettings
     from hbroker.runtime.launcher.run_directory import RunDirectory
-    from hbroker.runtime.launcher.spawn import (
-        Body,
-        BridgeBody,
-        GatewayBody,
-        Listening,
-        Ready,
-        RemoteChanged,
-    )
     from hbroker.runtime.logs import Style
     from hbroker.topology import Topology
 
 DEFAULT_FILE = "topologies/home.yaml"
 
 _TEXT = """\
-Every node, gateway and bridge runs as a process of its own. One that dies is started again. A line
-that begins with `ready` comes once every node has joined, and every gateway takes clients; it tells
-where. Ctrl-C stops all of them; a second Ctrl-C does so at once. What runs is in
-.hbroker/<network>/state.json, what the processes say in .hbroker/<network>/<name>.log. Where FILE
-names no join key the network has one of its own, in .hbroker/<network>/join.key. Nodes and gateways
-of other hosts need a copy of it, and certificates: see `hbroker keys --help`.
+Every node, gateway and bridge runs as a process of its own, and so does the HTTP API with its
+dashboard. One that dies is started again. A line that begins with `ready` comes once every node
+has joined, and every gateway takes clients; it tells where, and the address of the dashboard (port
+7780 of this host, or a free one). Ctrl-C stops all of them; a second Ctrl-C does so at once. What
+runs is in .hbroker/<network>/state.json, what the processes say in .hbroker/<network>/<name>.log.
+Where FILE names no join key the network has one of its own, in .hbroker/<network>/join.key. Nodes
+and gateways of other hosts need a copy of it, and certificates: see `hbroker keys --help`.
 
 examples:
   hbroker up                            topologies/home.yaml
@@ -55,6 +48,7 @@ exit codes: 0 stopped as asked (--detach: ready), 1 a port is taken or the netwo
 @command("up", _TEXT)
 @click.argument("file", required=False, type=FILE, help=f"default: {DEFAULT_FILE}")
 @click.option("--no-telemetry", is_flag=True, help="write no telemetry, whatever FILE says")
+@click.option("--no-admin", is_flag=True, help="run no HTTP API and no dashboard, whatever FILE says")
 @click.option(
     "--detach",
     is_flag=True,
@@ -67,6 +61,7 @@ exit codes: 0 stopped as asked (--detach: ready), 1 a port is taken or the netwo
 def up(
     file: str | None,
     no_telemetry: bool,
+    no_admin: bool,
     detach: bool,
     any_port: bool,
     state_dir: Path,
@@ -77,22 +72,23 @@ def up(
     """Returns when the network has stopped. Raises ConfigErrors, OSError."""
     from hbroker import topology
     from hbroker.cli.network.launcher_events import Console, tell_json, unbreakable
+    from hbroker.cli.network.processes import bodies_of
     from hbroker.cli.progress import StartBar
     from hbroker.runtime.launcher import ports
     from hbroker.runtime.launcher.launcher import Launcher
     from hbroker.runtime.launcher.run_directory import RunDirectory
 
     file = file or _default_file()
-    wanted = topology.load(file)
+    wanted = _with_admin(topology.load(file), file, is_wanted=not no_admin)
     _require_files(wanted, file)
     directory = RunDirectory(state_dir, wanted.name)
     if detach:
         from hbroker.cli.network.detach import launch
 
-        flags = {"--no-telemetry": no_telemetry, "--any-port": any_port, "--json": as_json}
+        switches = (("--no-telemetry", no_telemetry), ("--no-admin", no_admin), ("--any-port", any_port))
+        given = [flag for flag, is_given in (*switches, ("--json", as_json)) if is_given]
         values = ("--state-dir", str(state_dir), "--log-format", log_format, "--log-level", log_level)
-        arguments = [file, *(flag for flag, is_given in flags.items() if is_given), *values]
-        return launch(["up", *arguments], directory.path / "launcher.log", is_json=as_json)
+        return launch(["up", file, *given, *values], directory.path / "launcher.log", is_json=as_json)
     os.environ.pop("NOTIFY_SOCKET", None)  # Nodes and gateways would take it for theirs.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # The launcher handles it, once it runs.
     lock = directory.acquire()
@@ -105,18 +101,16 @@ def up(
 
             preload()
         _forget_the_dead(network, directory)
+        admin = network.admin
+        listener = None if admin is None else ports.listen_for_admin(admin, any_port=any_port)
         directory.announce(network.root.address)
-        body = _node_body(directory, log_format, log_level)
-        gateway = _gateway_body(log_format, log_level) if network.gateways else None
-        bridge = _bridge_body(log_format, log_level) if network.bridges else None
+        bodies = bodies_of(network, directory, log_format, log_level)
         count = len(network.nodes) + len(network.gateways) + len(network.bridges)
         with StartBar(count, is_silent=as_json) as bar:
             tell = tell_json if as_json else Console(network, directory.path, bar).tell
             in_place = [node.name for node in network.nodes if _has_store(node)]
             renew = partial(_renew_certificates, network, directory)
-            Launcher(
-                network, file, directory, body, unbreakable(tell), gateway, in_place, renew, bridge
-            ).run()
+            Launcher(network, file, directory, bodies, unbreakable(tell), in_place, renew, listener).run()
     finally:
         directory.withdraw()
         os.close(lock)
@@ -133,6 +127,27 @@ def _require_files(network: Topology, file: str) -> None:
         from hbroker.runtime.bridge.files import require_bridges
 
         require_bridges(network.bridges, file)
+
+
+def _with_admin(network: Topology, file: str, *, is_wanted: bool) -> Topology:
+    """The topology without the HTTP API, if it is not wanted, or its libraries are not installed and the file
+    does not ask for it. Raises ConfigError if it does."""
+    from dataclasses import replace
+    from importlib.util import find_spec
+
+    if network.admin is None or not is_wanted:
+        return replace(network, admin=None)
+    if all(find_spec(library) for library in ("litestar", "uvicorn")):
+        return network
+    remedy = "pip install 'hbroker[admin]'"
+    if network.admin.is_required:
+        message = "the file has `admin`, and the extra `admin` is not installed"
+        raise ConfigError(message, file=file, remedy=remedy)
+    print(
+        f"hbroker: no dashboard and no HTTP API: the extra `admin` is not installed; {remedy}",
+        file=sys.stderr,
+    )
+    return replace(network, admin=None)
 
 
 def _default_file() -> str:
@@ -203,71 +218,3 @@ def _has_store(node: NodeSettings) -> bool:
     from hbroker.config import Durability
 
     return node.durability is not Durability.NONE
-
-
-def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
-    """The main function of a gateway's process. It returns USAGE if a file was made unusable after the start
-    of the network."""
-    import hbroker
-    from hbroker.errors import ConfigError, ConfigErrors
-    from hbroker.runtime import logs
-    from hbroker.runtime.gateway.process import run_gateway
-    from hbroker.runtime.launcher.ports import PortTaken
-
-    version = hbroker.__version__
-
-    def body(settings: GatewaySettings, listening: Listening) -> int:
-        logs.configure(node=settings.name, style=log_format, level=log_level)
-        log = logs.EventLog("gateway")
-        try:
-            return run_gateway(settings, on_ready=listening, version=version)
-        except (ConfigError, ConfigErrors) as wrong:
-            log.error("cannot_start", errors=str(wrong))
-            return USAGE
-        except PortTaken as taken:
-            log.error("cannot_start", errors=str(taken))
-            return FAILED
-
-    return body
-
-
-def _bridge_body(log_format: Style, log_level: str) -> BridgeBody:
-    """The main function of a bridge's process. It returns USAGE if a file was made unusable after the start
-    of the network."""
-    from hbroker.errors import ConfigErrors
-    from hbroker.runtime import logs
-    from hbroker.runtime.bridge.process import run_bridge
-
-    def body(settings: BridgeSettings, registered: Callable[[], None], remote: RemoteChanged) -> int:
-        logs.configure(node=settings.name, style=log_format, level=log_level)
-        for name in ("HBROKER_AUTHORITY", "HBROKER_TOKEN"):
-            os.environ.pop(name, None)  # They are for other networks: this one's are in the settings.
-        try:
-            return run_bridge(settings, on_ready=registered, on_remote=remote)
-        except ConfigErrors as wrong:
-            logs.EventLog("bridge").error("cannot_start", errors=str(wrong))
-            return USAGE
-
-    return body
-
-
-def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Body:
-    """The main function of a node's process. All that it needs is imported before the launcher forks it. It
-    returns USAGE if a file was made unusable after the start of the network."""
-    from hbroker.errors import ConfigError
-    from hbroker.runtime import logs
-    from hbroker.runtime.launcher.spawn import report_left, report_storage
-    from hbroker.runtime.node.process import run_node
-
-    def body(settings: NodeSettings, ready: Ready) -> int:
-        logs.configure(node=settings.name, style=log_format, level=log_level)
-        memory = directory.state_file_of(settings.name)
-        try:
-            return run_node(
-                settings, on_ready=ready, on_left=report_left, state_path=memory, on_disk_fault=report_storage
-            )
-        except ConfigError as wrong:
-            logs.EventLog("node").error("cannot_start", errors=str(wrong))
-            return USAGE
-
-    return body

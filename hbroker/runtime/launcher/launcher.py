@@ -1,4 +1,4 @@
-"""`hbroker up`: runs each node, gateway and bridge of a topology as a process.
+"""`hbroker up`: runs each node, gateway and bridge of a topology as a process, and the HTTP API as one more.
 
 The `supervisor` decides; this module has the processes, signals and files. One thread waits for whichever is
 first: a signal (SIGCHLD among them), a report from a process, a deadline.
@@ -13,17 +13,30 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from hbroker.addresses import format_address
-from hbroker.config import BridgeSettings, GatewaySettings, NodeSettings
+from hbroker.config import AdminSettings, BridgeSettings, GatewaySettings, NodeSettings
+from hbroker.runtime.launcher.events import (
+    Ended,
+    LauncherEvent,
+    Left,
+    Ready,
+    Recovered,
+    Starting,
+    Stopped,
+    StorageFailed,
+    StorageRecovered,
+    Waiting,
+)
 from hbroker.runtime.launcher.run_directory import (
+    AdminRun,
     BridgeRun,
     GatewayRun,
     NetworkRun,
@@ -35,11 +48,11 @@ from hbroker.runtime.launcher.spawn import (
     REMOTE,
     SIGNALS,
     STORAGE,
-    Body,
-    BridgeBody,
+    Bodies,
     Child,
-    GatewayBody,
     describe_exit,
+    kept_socket,
+    report_answering,
     report_listening,
     report_ready,
     report_registered,
@@ -55,125 +68,40 @@ REMIND_AFTER: Final = 5.0
 """Seconds between two `Waiting` events."""
 
 
-@dataclass(frozen=True, slots=True)
-class Starting:
-    """One more process serves, and others do not serve yet. `serving`: how many do."""
-
-    serving: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Every node serves, every gateway accepts clients, and the network has the subscriptions of every
-    bridge, for the first time. `seconds`: since the launcher started. `listeners`: the URLs of each gateway,
-    by its name."""
-
-    topology: Topology
-    seconds: float
-    listeners: Mapping[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """These processes do not serve yet. `seconds`: since the launcher started."""
-
-    names: tuple[str, ...]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A process ended by itself, and is started again. `how`: its exit code or signal, in words.
-    `restart_in`: seconds."""
-
-    name: str
-    how: str
-    last_line: str
-    restart_in: float
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """A process that had ended serves again. `seconds`: for how long it did not."""
-
-    name: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A node left because of an order, and is not started again."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class StorageFailed:
-    """A process cannot write to its disk. It goes on, and tries again. `name`: the launcher has its network's
-    name."""
-
-    name: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class StorageRecovered:
-    """The process can write to its disk again."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """All processes have ended. `seconds`: since the network was told to stop."""
-
-    seconds: float
-
-
-LauncherEvent: TypeAlias = (
-    Starting | Ready | Waiting | Ended | Recovered | Left | StorageFailed | StorageRecovered | Stopped
-)
-
-
 class Launcher:
-    """Runs one network. `on_event` is called with each `LauncherEvent`. `gateway`, `bridge`: run one of
-    these; None: the topology has none. `in_place`: as for the `Supervisor`. `before_reload` is called before
-    SIGHUP is forwarded."""
+    """Runs one network. `on_event` is called with each `LauncherEvent`. `in_place`: as for the `Supervisor`.
+    `before_reload` is called before SIGHUP is forwarded. `admin_listener`: where the HTTP API listens; None:
+    the topology has none. The launcher closes it."""
 
     def __init__(
         self,
         topology: Topology,
         file: str,
         directory: RunDirectory,
-        body: Body,
+        bodies: Bodies,
         on_event: Callable[[LauncherEvent], None],
-        gateway: GatewayBody | None = None,
         in_place: Collection[str] = (),
         before_reload: Callable[[], None] = lambda: None,
-        bridge: BridgeBody | None = None,
+        admin_listener: socket.socket | None = None,
     ) -> None:
         self._before_reload = before_reload
         self._topology = topology
         self._file = os.path.abspath(file)
         self._directory = directory
         self._on_event = on_event
-        self._nodes = {
-            node.name: _Process(node, partial(body, node, report_ready)) for node in topology.nodes
-        }
-        self._gateway = gateway
-        for settings in topology.gateways:
-            self._nodes[settings.name] = _Process(settings, self._gateway_body(settings))
-        for each in topology.bridges:
-            assert bridge is not None, "a topology with bridges needs what runs them"
-            body_of = partial(bridge, each, report_registered, report_remote)
-            self._nodes[each.name] = _Process(each, body_of)
+        self._bodies = bodies
+        self._admin_listener = admin_listener
+        self._admin_url: str | None = None
+        if topology.admin is not None:
+            assert admin_listener is not None, "the HTTP API needs a socket"
+            self._admin_url = topology.admin.url(admin_listener.getsockname()[:2])
+        self._nodes = self._processes()
         self._selector = selectors.DefaultSelector()
         self._started_at = time.time()
         self._began = time.monotonic()
         parent_of = {node.name: topology.parent(node) for node in topology.nodes}
         parents = {name: parent.name if parent else None for name, parent in parent_of.items()}
-        gateways = {settings.name for settings in topology.gateways}
-        gateways |= {settings.name for settings in topology.bridges}
+        gateways = self._nodes.keys() - parents.keys()
         parents |= dict.fromkeys(gateways, topology.root.name)
         self._supervisor = Supervisor(parents, self._began, Random(), gateways, in_place)
         self._remind_at: float | None = self._began + REMIND_AFTER
@@ -202,6 +130,8 @@ class Launcher:
             finally:
                 self._kill_all()
                 self._selector.close()
+                if self._admin_listener is not None:
+                    self._admin_listener.close()
                 self._write_at = 0.0
                 self._publish_state()
         since = self._began if self._stopping_since is None else self._stopping_since
@@ -247,6 +177,8 @@ class Launcher:
             log = os.dup(_STDERR)  # The process runs without a log file, rather than not at all.
             self._set_fault(f"{name}.log", f"{error.strerror or error}: written to stderr")
         try:
+            if isinstance(node.settings, AdminSettings) and self._admin_listener is not None:
+                return spawn(node.body, log, self._admin_listener.fileno())
             return spawn(node.body, log)
         finally:
             os.close(log)
@@ -334,16 +266,20 @@ class Launcher:
             return
         missing = self._missing()
         if missing:
-            self._events.append(Starting(len(self._nodes) - len(missing)))
+            self._events.append(Starting(len(self._awaited()) - len(missing)))
             return
         self._remind_at = None
         names = [gateway.name for gateway in self._topology.gateways]
         listeners = {name: self._nodes[name].listeners for name in names}
-        self._events.append(Ready(self._topology, now - self._began, listeners))
+        self._events.append(Ready(self._topology, now - self._began, listeners, self._admin_url))
+
+    def _awaited(self) -> list[str]:
+        """The processes without which the network is not ready: all but the HTTP API."""
+        return [name for name, each in self._nodes.items() if not isinstance(each.settings, AdminSettings)]
 
     def _missing(self) -> tuple[str, ...]:
         running = (State.SERVING, State.LEFT)
-        return tuple(name for name in self._nodes if self._supervisor.state(name) not in running)
+        return tuple(name for name in self._awaited() if self._supervisor.state(name) not in running)
 
     def _remind(self, now: float) -> None:
         if self._remind_at is not None and self._remind_at <= now:
@@ -386,6 +322,7 @@ class Launcher:
             self._topology.root.security.authority or None,
             str(self._directory.operator_token_file.absolute()) if self._topology.requires_tokens else None,
             tuple(self._bridge_run(self._nodes[bridge.name]) for bridge in self._topology.bridges),
+            self._admin_run(),
         )
         if run == self._written or time.monotonic() < self._write_at:
             return
@@ -423,9 +360,22 @@ class Launcher:
             restarts=self._supervisor.restarts(settings.name),
         )
 
+    def _processes(self) -> dict[str, _Process]:
+        """All processes, by name. None of them runs yet."""
+        topology, bodies = self._topology, self._bodies
+        processes = [_Process(node, partial(bodies.node, node, report_ready)) for node in topology.nodes]
+        processes += [_Process(each, self._gateway_body(each)) for each in topology.gateways]
+        processes += [
+            _Process(each, partial(bodies.bridge, each, report_registered, report_remote))
+            for each in topology.bridges
+        ]
+        if (admin := topology.admin) is not None:
+            body = bodies.admin
+            processes.append(_Process(admin, lambda: body(admin, kept_socket(), report_answering)))
+        return {process.settings.name: process for process in processes}
+
     def _gateway_body(self, settings: GatewaySettings) -> Callable[[], int]:
-        assert self._gateway is not None, "a topology with gateways needs what runs them"
-        return partial(self._gateway, settings, report_listening)
+        return partial(self._bodies.gateway, settings, report_listening)
 
     def _gateway_run(self, gateway: _Process) -> GatewayRun:
         name = gateway.settings.name
@@ -449,10 +399,24 @@ class Launcher:
             restarts=self._supervisor.restarts(name),
         )
 
+    def _admin_run(self) -> AdminRun | None:
+        if self._topology.admin is None or self._admin_url is None:
+            return None
+        name = self._topology.admin.name
+        admin = self._nodes[name]
+        return AdminRun(
+            name=name,
+            url=self._admin_url,
+            state=self._supervisor.state(name).value,
+            pid=admin.child.pid if admin.child else None,
+            started_at=admin.started_at if admin.child else None,
+            restarts=self._supervisor.restarts(name),
+        )
+
 
 @dataclass(slots=True)
 class _Process:
-    settings: NodeSettings | GatewaySettings | BridgeSettings
+    settings: NodeSettings | GatewaySettings | BridgeSettings | AdminSettings
     body: Callable[[], int]
     child: Child | None = None
     listeners: tuple[str, ...] = ()

@@ -2,7 +2,8 @@
 
 A node binds with SO_REUSEPORT, because each of its workers has a socket. So the kernel would let two networks
 bind the same port, and would divide the datagrams between them. Therefore a socket without this option checks
-beforehand whether the port is free. The TCP ports of gateways are checked in the same way.
+beforehand whether the port is free. The TCP ports of gateways are checked in the same way. The TCP port of
+the HTTP API stays bound while the network runs, so it is known before the API has loaded.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import socket
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Final
 
 from hbroker.addresses import Address, format_address
-from hbroker.config import GatewaySettings, ListenerSettings
+from hbroker.config import AdminSettings, GatewaySettings, ListenerSettings
 from hbroker.errors import LocalError
 from hbroker.topology import Topology
+
+_BACKLOG: Final = 1024
 
 
 class PortTaken(LocalError):
@@ -31,8 +35,7 @@ def require_free(address: Address) -> None:
 def is_tcp_free(address: Address) -> bool:
     """Whether no process listens at the address. Connections that a process left in TIME-WAIT do not count.
     Raises PortTaken if the address cannot be bound for another reason."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with socket.socket(_family(address), socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)
@@ -55,6 +58,26 @@ def _free(listener: ListenerSettings) -> ListenerSettings:
     if listener.gives_way:
         return replace(listener, address=(listener.address[0], 0))
     raise _port_in_use(listener.address)
+
+
+def listen_for_admin(settings: AdminSettings, *, any_port: bool = False) -> socket.socket:
+    """A socket that listens for the HTTP API. `any_port`: on any free port. Raises PortTaken."""
+    host, port = settings.listen
+    ports = (0,) if any_port else (port,) if settings.is_required else (port, 0)
+    for port in ports:
+        listener = socket.socket(_family(settings.listen), socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(_BACKLOG)
+            return listener
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise PortTaken(
+                    f"cannot listen on {format_address((host, port))}: {error.strerror}"
+                ) from None
+    raise _port_in_use(settings.listen)
 
 
 def assign(topology: Topology, *, any_port: bool = False) -> Topology:
@@ -84,8 +107,7 @@ def _on_any_port(gateway: GatewaySettings) -> GatewaySettings:
 
 
 def _bind(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_DGRAM)
+    bound = socket.socket(_family(address), socket.SOCK_DGRAM)
     try:
         bound.bind(address)
     except OSError as error:
@@ -94,6 +116,10 @@ def _bind(address: Address) -> socket.socket:
             raise _port_in_use(address) from None
         raise PortTaken(f"cannot listen on {format_address(address)}: {error.strerror}") from None
     return bound
+
+
+def _family(address: Address) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address[0] else socket.AF_INET
 
 
 def _port_in_use(address: Address) -> PortTaken:

@@ -86,8 +86,20 @@ class BridgeRun:
 
 
 @dataclass(frozen=True, slots=True)
+class AdminRun:
+    """The process with the HTTP API. `url`: where it listens. The other fields as in `NodeRun`."""
+
+    name: str
+    url: str
+    state: str
+    pid: int | None
+    started_at: float | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkRun:
-    """A launcher, its nodes, gateways and bridges. `topology`: the absolute path of the file. `telemetry`:
+    """A launcher and its processes. `topology`: the absolute path of the file. `telemetry`:
     the absolute path of the folder of telemetry; None: the processes write none. `authority`: the absolute
     path of the certificate of the network's authority; None: security is off. `token`: the absolute path of
     the operator's token; None: the network requires no tokens."""
@@ -102,6 +114,7 @@ class NetworkRun:
     authority: str | None = None
     token: str | None = None
     bridges: tuple[BridgeRun, ...] = ()
+    admin: AdminRun | None = None
 
     def has_root_at(self, address: Address) -> bool:
         """Whether its root advertises this address, or this is a loopback address with the root's port."""
@@ -112,7 +125,7 @@ class NetworkRun:
     @property
     def is_up(self) -> bool:
         """Whether every node, gateway and bridge serves, except nodes that left because of an order. A bridge
-        need not be connected to the other broker."""
+        need not be connected to the other broker. The HTTP API does not count: messages pass without it."""
         processes: tuple[NodeRun | GatewayRun | BridgeRun, ...] = (*self.nodes, *self.gateways, *self.bridges)
         return all(process.state in ("up", "left") for process in processes)
 
@@ -129,7 +142,8 @@ class NetworkRun:
             for gateway in entry["gateways"]
         )
         bridges = tuple(BridgeRun(**bridge) for bridge in entry.get("bridges", ()))
-        return cls(**{**entry, "nodes": nodes, "gateways": gateways, "bridges": bridges})
+        admin = AdminRun(**entry["admin"]) if entry.get("admin") else None
+        return cls(**{**entry, "nodes": nodes, "gateways": gateways, "bridges": bridges, "admin": admin})
 
 
 class RunDirectory:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from typing import Final, NoReturn
 from urllib.parse import quote
 
 from hbroker.addresses import Address, format_address
-from hbroker.config import BridgeSettings, GatewaySettings, NodeSettings
+from hbroker.config import AdminSettings, BridgeSettings, GatewaySettings, NodeSettings
 
 Ready = Callable[[Address], None]
 """A node calls it once, when it serves, with the address to which it is bound."""
@@ -35,6 +36,7 @@ RemoteChanged = Callable[[str], None]
 
 LEFT: Final = "left"
 REGISTERED: Final = "registered"
+ANSWERING: Final = "answering"
 REMOTE: Final = "remote:"
 """Begins the word for a bridge's other broker. Its address follows, URL-quoted; none: it is not connected."""
 STORAGE: Final = "storage:"
@@ -49,6 +51,21 @@ GatewayBody = Callable[[GatewaySettings, Listening], int]
 BridgeBody = Callable[[BridgeSettings, Callable[[], None], RemoteChanged], int]
 """Runs a bridge. Returns its exit code when it ends."""
 
+AdminBody = Callable[[AdminSettings, socket.socket, Callable[[], None]], int]
+"""Runs the HTTP API on a socket that listens. Calls its last argument once it answers. Returns its exit code
+when it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """What runs in each kind of process."""
+
+    node: Body
+    gateway: GatewayBody
+    bridge: BridgeBody
+    admin: AdminBody
+
+
 SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD})
 """The signals that the launcher handles. A child begins with the default handlers."""
 
@@ -58,15 +75,16 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """The process of a node, gateway or bridge. `ready`: the pipe on which it sends, one per line, where it
-    serves, that it has left, whether its disk fails, and to which broker it is connected."""
+    """A process. `ready`: the pipe on which it sends, one per line, where it serves, or that it does; that it
+    has left; whether its disk fails; to which broker it is connected."""
 
     pid: int
     ready: int
 
     def read_reports(self) -> list[str]:
         """What it has reported, without waiting: an address, or URLs; `LEFT`; `STORAGE` with a fault;
-        `REGISTERED`; `REMOTE` with an address. Empty: there are none, or the process has ended."""
+        `REGISTERED`; `ANSWERING`; `REMOTE` with an address. Empty: there are none, or the process has
+        ended."""
         try:
             return os.read(self.ready, 4096).decode().split()
         except BlockingIOError:
@@ -86,8 +104,9 @@ class Child:
         return os.waitstatus_to_exitcode(status) if pid else None
 
 
-def spawn(body: Callable[[], int], log: int) -> Child:
-    """Forks a process that runs `body` and writes stdout and stderr to the descriptor `log`.
+def spawn(body: Callable[[], int], log: int, kept: int | None = None) -> Child:
+    """Forks a process that runs `body` and writes stdout and stderr to the descriptor `log`. `kept`: the
+    descriptor of a socket that the process gets, too (`kept_socket`).
 
     Raises OSError.
     """
@@ -100,7 +119,7 @@ def spawn(body: Callable[[], int], log: int) -> Child:
     try:
         pid = os.fork()
         if pid == 0:
-            _run_child(body, log, writer, launcher)
+            _run_child(body, log, writer, launcher, kept)
     except OSError:
         os.close(reader)
         raise
@@ -136,6 +155,16 @@ def report_registered() -> None:
     os.write(_READY_DESCRIPTOR, f"{REGISTERED}\n".encode())
 
 
+def kept_socket() -> socket.socket:
+    """Called in a process that got a socket: that socket."""
+    return socket.socket(fileno=_KEPT_DESCRIPTOR)
+
+
+def report_answering() -> None:
+    """Called in the process with the HTTP API: it answers."""
+    os.write(_READY_DESCRIPTOR, f"{ANSWERING}\n".encode())
+
+
 def report_remote(address: str) -> None:
     """Called in a bridge's process: it is connected to the broker at this address; empty: to none."""
     os.write(_READY_DESCRIPTOR, f"{REMOTE}{quote(address)}\n".encode())
@@ -151,11 +180,11 @@ def describe_exit(code: int) -> str:
         return f"signal {-code}"
 
 
-def _run_child(body: Callable[[], int], log: int, writer: int, launcher: int) -> NoReturn:
+def _run_child(body: Callable[[], int], log: int, writer: int, launcher: int, kept: int | None) -> NoReturn:
     code = 1
     try:
         _die_with(launcher)
-        _own_descriptors(log, writer)
+        _own_descriptors(log, writer, kept)
         _own_signals()
         code = body()
     except SystemExit as request:
@@ -172,22 +201,28 @@ def _run_child(body: Callable[[], int], log: int, writer: int, launcher: int) ->
 
 
 _READY_DESCRIPTOR: Final = 3
+_KEPT_DESCRIPTOR: Final = 4
 
 
-def _own_descriptors(log: int, writer: int) -> None:
+def _own_descriptors(log: int, writer: int, kept: int | None) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    # Moves both above descriptor 3, in case one of them is among those that are overwritten here.
+    # Moves them above those that are overwritten here.
     log, writer = (_above_standard(descriptor) for descriptor in (log, writer))
+    kept = None if kept is None else _above_standard(kept)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.dup2(writer, _READY_DESCRIPTOR, inheritable=False)
-    os.closerange(_READY_DESCRIPTOR + 1, os.sysconf("SC_OPEN_MAX"))
+    first_unused = _KEPT_DESCRIPTOR
+    if kept is not None:
+        os.dup2(kept, _KEPT_DESCRIPTOR, inheritable=False)
+        first_unused += 1
+    os.closerange(first_unused, os.sysconf("SC_OPEN_MAX"))
 
 
 def _above_standard(descriptor: int) -> int:
     kept = []
-    while descriptor <= _READY_DESCRIPTOR:
+    while descriptor <= _KEPT_DESCRIPTOR:
         kept.append(descriptor)
         descriptor = os.dup(descriptor)
     return descriptor

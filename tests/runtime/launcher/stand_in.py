@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +17,7 @@ from hbroker.cli.network.launcher_events import tell_json
 from hbroker.config import GatewaySettings, NodeSettings
 from hbroker.runtime.launcher.launcher import Launcher
 from hbroker.runtime.launcher.run_directory import RunDirectory
-from hbroker.runtime.launcher.spawn import Listening, Ready
+from hbroker.runtime.launcher.spawn import Bodies, Listening, Ready
 
 
 def well(settings: NodeSettings, ready: Ready) -> int:
@@ -62,6 +63,11 @@ def gateway(settings: GatewaySettings, listening: Listening) -> int:
     _idle()
 
 
+def absent(*_: object) -> int:
+    """No process of this kind is in the topology."""
+    raise AssertionError("it is not started")
+
+
 def _idle() -> NoReturn:
     """Waits until a signal ends this process."""
     while True:
@@ -70,7 +76,7 @@ def _idle() -> NoReturn:
 
 if __name__ == "__main__":
     file, state, behaviour = sys.argv[1:]
-    network = topology.load(file)
+    network = replace(topology.load(file), admin=None)
     directory = RunDirectory(Path(state), network.name)
     lock = directory.acquire()
     body = {
@@ -81,4 +87,4 @@ if __name__ == "__main__":
         "hearing": hearing,
         "inspecting": inspecting,
     }[behaviour]
-    Launcher(network, file, directory, body, tell_json, gateway).run()
+    Launcher(network, file, directory, Bodies(body, gateway, absent, absent), tell_json).run()

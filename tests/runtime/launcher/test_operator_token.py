@@ -19,11 +19,13 @@ from hbroker.runtime.launcher.identities import provide
 from hbroker.runtime.launcher.launcher import Launcher
 from hbroker.runtime.launcher.operator_token import VALIDITY_S
 from hbroker.runtime.launcher.run_directory import RunDirectory
+from hbroker.runtime.launcher.spawn import Bodies
 from hbroker.topology import Topology
 from hbroker.topology.parse import parse
 
 NOW = 1_800_000_000.0
 FILE = """
+admin: off
 tokens: required
 nodes:
   - {name: root, subtree: "", listen: "127.0.0.1:7700"}
@@ -146,7 +148,8 @@ def test_nodes_require_tokens_and_gateways_have_it(directory: RunDirectory) -> N
 @pytest.mark.parametrize("wanted", ["required", "off"])
 def test_commands_are_told_where_it_is(directory: RunDirectory, wanted: str) -> None:
     made = up._with_security(network(FILE.replace("required", wanted)), directory)
-    Launcher(made, "house.yaml", directory, unused, lambda event: None, unused)._write_state()
+    bodies = Bodies(unused, unused, unused, unused)
+    Launcher(made, "house.yaml", directory, bodies, lambda event: None)._write_state()
     run = directory.read()
     assert run is not None
     assert run.token == (str(directory.path / "operator.token") if wanted == "required" else None)
