@@ -39,7 +39,8 @@ class Request:
     """One request.
 
     `reply`: the last level of the replies' topic, random. `at_us`: its time, since the Unix epoch. `client`:
-    the name in the network of the client that it is about; empty: all clients.
+    the name in the network of the client that it is about, which is listed only if it is connected; empty:
+    all clients.
     """
 
     kind: str
@@ -91,7 +92,7 @@ class AdminRequests:
             self._context.count("orders_dropped")
             return
         if request.kind == CLIENTS:
-            self._answer(now, request, _paged(self._clients()), 0)
+            self._answer(now, request, _paged(self._clients(request.client)), 0)
         elif request.kind == KICK:
             connection = self._context.connection_table.of_client(request.client)
             if connection is not None:
@@ -132,7 +133,14 @@ class AdminRequests:
         message = WillMessage(request.reply_topic, payload, qos=1)
         self._context.outbox.enqueue(now, OutboxMessage(message, sent, until=now + _GOOD_FOR))
 
-    def _clients(self) -> Iterator[dict[str, Any]]:
+    def _clients(self, client: str) -> Iterator[dict[str, Any]]:
+        """The clients of this gateway, and the offline sessions that it is responsible for; if one is named,
+        only that one."""
+        if client:
+            connection = self._context.connection_table.of_client(client)
+            if connection is not None and connection.state is State.OPEN:
+                yield _connected_entry(connection, None)
+            return
         statuses = {status.connection: status for status in self._context.native_api.connections(1_000_000)}
         for connection in self._context.connection_table.all():
             if connection.state is State.OPEN:

@@ -10,6 +10,7 @@
     moves               moves of subtrees that were begun here
     caller_clients      clients of the network with the tokens of callers
     authentication      who calls, and what they may do
+    signing             tokens that are made for callers
     request_origin      requests of other web sites are refused where no tokens are required
     rate_limit          how many requests one address may send
     idempotency         a request that is sent again has no second effect

@@ -31,6 +31,7 @@ from hbroker.http_api.routes.metrics import scrape
 from hbroker.http_api.routes.network import NetworkRoutes
 from hbroker.http_api.routes.orders import OrderRoutes
 from hbroker.http_api.routes.tokens import TokenRoutes, read_caller
+from hbroker.http_api.routes.workspaces import WorkspaceRoutes
 
 __all__ = ["application"]
 
@@ -70,6 +71,7 @@ def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) 
             OrderRoutes,
             SessionRoutes,
             TokenRoutes,
+            WorkspaceRoutes,
             read_caller,
         ],
     )

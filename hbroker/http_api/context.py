@@ -17,6 +17,7 @@ from hbroker.addresses import Address
 from hbroker.http_api.caller_clients import CallerClients
 from hbroker.http_api.live_network import LiveNetwork, now_text
 from hbroker.http_api.moves import MoveProgress, Moves
+from hbroker.operations.mqtt_sessions import MqttSessions
 from hbroker.operations.orders import Orders
 from hbroker.runtime.client.async_client import Connecting, connect, connect_with_token
 from hbroker.runtime.client.identity import Profile
@@ -59,9 +60,11 @@ class NetworkAccess:
             return self.connect(**profile)
         return connect_with_token(self.root, token, self.authority, timeout=self.timeout, **profile)
 
-    def connect_blocking(self) -> sync.Client:
+    def connect_blocking(self, **profile: Unpack[Profile]) -> sync.Client:
         """As `connect`, without an event loop."""
-        return sync.connect(self.root, timeout=self.timeout, authority=self.authority, token=self.token)
+        return sync.connect(
+            self.root, timeout=self.timeout, authority=self.authority, token=self.token, **profile
+        )
 
     def credentials(self) -> Credentials | None:
         """With what orders are sealed; None: security is off."""
@@ -104,6 +107,12 @@ class ApiContext:
         """Asks with a client of the API, in a thread. Raises what `question` raises, and the errors of
         `hbroker.connect`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._asked, question)
+
+    async def change_session(self, change: Callable[[MqttSessions], T]) -> T:
+        """Changes the session of an MQTT client, in a thread. Raises what `change` raises."""
+        access = self.access
+        sessions = MqttSessions(access.connect_blocking, access.join_key, access.timeout)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, change, sessions)
 
     def orders(self, client: sync.Client, say: Callable[[str], None]) -> Orders:
         """Gives orders to nodes."""

@@ -23,6 +23,7 @@ from hbroker.errors import (
     Unreachable,
 )
 from hbroker.operations.gateway_requests import JoinKeyError
+from hbroker.operations.mqtt_sessions import ClientConnected, NoSession
 from hbroker.protocol.packets import Reason, reason_name
 from hbroker.rights.verified import InvalidToken
 
@@ -46,6 +47,8 @@ _BY_ERROR: Final[tuple[tuple[type[HBrokerError], HTTPStatus], ...]] = (
     (Backpressure, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotConnected, HTTPStatus.SERVICE_UNAVAILABLE),
     (InvalidToken, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (ClientConnected, HTTPStatus.CONFLICT),
+    (NoSession, HTTPStatus.NOT_FOUND),
     (JoinKeyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (ConfigError, HTTPStatus.SERVICE_UNAVAILABLE),
     (ConfigErrors, HTTPStatus.SERVICE_UNAVAILABLE),

@@ -2,8 +2,9 @@
 
     node_statuses       what the nodes say of themselves, and the tree that they make
     orders              finds nodes, and gives them orders: leave, move a subtree
+    mqtt_sessions       makes, empties and ends sessions of MQTT clients
     gateway_requests    asks all gateways: their clients, disconnect one
 
-Each needs a client of the network (`hbroker.sync`), with rights for `$SYS` or `$gateway`. None
-imports another.
+Each needs a client of the network (`hbroker.sync`), with rights for `$SYS` or `$gateway`.
+`mqtt_sessions` imports `gateway_requests`; the others import none of these.
 """

@@ -330,6 +330,7 @@ class Node:
             "sessions_offline": self.sessions.offline,
             "wills": len(self.wills),
             "revoked_tokens": len(self.revocations),
+            "workspaces": self.subscription_store.workspace_usage(),
             **{name: counters.get(name, 0) for name in _TOTALS},
             "messages_in": counters.get("messages_in", 0),
             "messages_out": counters.get("messages_out", 0),

@@ -173,7 +173,7 @@ def test_operators_see_the_workspace_of_a_client() -> None:
     gateway.world.run(SECOND)
     listed = {
         (entry["client"], entry["workspace"], entry["state"])
-        for entry in gateway.control._admin_requests._clients()
+        for entry in gateway.control._admin_requests._clients("")
     }
     assert listed == {
         ("same", None, "connected"),

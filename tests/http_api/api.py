@@ -26,7 +26,13 @@ nodes:
   - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
   - {name: attic, subtree: home/attic, listen: "127.0.0.1:7702"}
 gateways:
-  - {name: gateway, listeners: [{address: "127.0.0.1:1883"}]}
+  - name: gateway
+    listeners:
+      - {address: "127.0.0.1:1883"}
+      - {address: "127.0.0.1:1884", workspace: acme}
+      - {address: "127.0.0.1:1885", workspace: other}
+workspaces:
+  acme: {sessions: 1000, messages_per_second: 100000}
 """
 
 
@@ -40,6 +46,12 @@ class Api:
         self.authority = state / "authority" / "authority.crt"
         self._key = Authority.load(state / "authority").key
         self.operator = (state / "operator.token").read_text().strip()
+
+    def port(self, workspace: str | None = None) -> str:
+        """The port at which MQTT clients of a workspace connect."""
+        listeners = self.network.state()["gateways"][0]["listeners"]
+        url: str = listeners[(None, "acme", "other").index(workspace)]
+        return url.rpartition(":")[2]
 
     def token(self, *, valid_s: float = 3_600, workspace: str | None = None, **rights: Any) -> str:
         """A token with these rights, as of `BlockRights`."""

@@ -35,11 +35,13 @@ examples:
   hbroker tree --json | jq '.nodes[].clients[] | select(.state != "connected")'
 
 --json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch,
-  subscriptions, publishers, sessions, sessions_offline, wills, revoked_tokens, messages_in,
-  messages_out, bytes_in, bytes_out, accepted, delivered, expired, queued_messages, queued_bytes,
-  offline_bytes, out_of_order_bytes, drops: {reason: n}, cpu_s, rss_bytes, security,
+  subscriptions, publishers, sessions, sessions_offline, wills, revoked_tokens, workspaces: {name:
+  {sessions, most_sessions, subscriptions, most_subscriptions, most_messages_per_second}},
+  messages_in, messages_out, bytes_in, bytes_out, accepted, delivered, expired, queued_messages,
+  queued_bytes, offline_bytes, out_of_order_bytes, drops: {reason: n}, cpu_s, rss_bytes, security,
   clients: [{client, state, accepted, delivered, expired, dropped: {reason: n}, queued,
-  queued_bytes}]}]}; of each session accepted = delivered + expired + dropped + queued
+  queued_bytes}]}]}; of each session accepted = delivered + expired + dropped + queued. Workspaces
+  are those with quotas; a quota of 0 is none
 
 exit codes: 0 every node answered, 3 one did not, or the root
 """

@@ -5,4 +5,5 @@ clients     sessions at nodes, MQTT clients of gateways, and gateways
 messages    messages that are published, received and retained
 orders      moves of subtrees, and nodes that leave
 tokens      tokens, and what they allow
+workspaces  workspaces, and what they use
 """

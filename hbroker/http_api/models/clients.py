@@ -9,13 +9,16 @@ from pydantic import BaseModel, Field
 from hbroker.http_api.models.requests import Flag, Level, RequestBody
 
 __all__ = [
-    "DisconnectRequest",
+    "ClientName",
     "Disconnected",
     "Gateway",
     "MqttClient",
     "MqttClients",
+    "MqttSession",
+    "NewMqttSession",
     "NewSession",
     "Session",
+    "SessionEnded",
     "SessionMade",
     "SubscriptionOptions",
 ]
@@ -104,11 +107,38 @@ class Gateway(BaseModel):
     since_us: int = Field(description="its start, microseconds since 1970")
 
 
-class DisconnectRequest(RequestBody):
-    """An MQTT client to disconnect."""
+class ClientName(RequestBody):
+    """An MQTT client."""
 
     client: str = Field(min_length=1, max_length=65_535, description="its client id")
     workspace: str | None = Field(None, max_length=64, description="of which it is a client; null: of none")
+
+
+class NewMqttSession(ClientName):
+    """A session to make for an MQTT client that is not connected, and may never have been."""
+
+    session_expiry: int = Field(
+        86_400, ge=1, le=0xFFFF_FFFF, description="seconds that it waits for the client"
+    )
+    subscriptions: list[SubscriptionOptions] = Field(min_length=1, max_length=1_000)
+
+
+class MqttSession(BaseModel):
+    """A session that waits for its MQTT client, which resumes it with Clean Start 0."""
+
+    client: str
+    workspace: str | None
+    session_expiry: int
+    subscriptions: list[str] = Field(description="all filters that it has")
+    owners: list[str] = Field(description="the nodes that queue messages for it now")
+    existed: bool = Field(description="it had all these subscriptions before")
+
+
+class SessionEnded(BaseModel):
+    """A session that is no more."""
+
+    client: str
+    workspace: str | None
 
 
 class Disconnected(BaseModel):

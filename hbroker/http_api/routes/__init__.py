@@ -5,6 +5,7 @@
     messages    messages that are published, received and retained
     orders      moves of subtrees, nodes that leave
     tokens      tokens: make, narrow, look at
+    workspaces  workspaces: their first tokens, and what they use
     metrics     what Prometheus scrapes
 
 They read `LiveNetwork`, use clients of `CallerClients`, and call `hbroker.operations`. None imports another.

@@ -5,35 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from http import HTTPStatus
 from operator import itemgetter
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from litestar import Controller, get, post
 from litestar.datastructures import State
 
 from hbroker.gateway.admin_requests import CLIENTS, KICK
+from hbroker.gateway.native_api import SubscribeOptions
+from hbroker.gateway.records.session_records import SessionSubscription
 from hbroker.http_api.authentication import ApiRequest, Caller, may_change, may_read
 from hbroker.http_api.context import context_of
 from hbroker.http_api.live_network import LiveNetwork
 from hbroker.http_api.models.clients import (
+    ClientName,
     Disconnected,
-    DisconnectRequest,
     Gateway,
     MqttClient,
     MqttClients,
+    MqttSession,
+    NewMqttSession,
     NewSession,
     Session,
+    SessionEnded,
     SessionMade,
     SubscriptionOptions,
 )
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
 from hbroker.operations.gateway_requests import ask_gateways, present_gateways
+from hbroker.operations.mqtt_sessions import SessionState
+from hbroker.protocol.subscriptions import shared
 from hbroker.runtime.client.async_client import Client
 from hbroker.workspace import Workspace
 
 __all__ = ["ClientRoutes", "SessionRoutes"]
 
-SessionState = Literal["connected", "stalled", "offline"]
+InState = Literal["connected", "stalled", "offline"]
 _REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _OF_NETWORK: Final = _REFUSALS | refusals(
     HTTPStatus.CONFLICT,
@@ -42,7 +49,7 @@ _OF_NETWORK: Final = _REFUSALS | refusals(
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 )
-_STATES: Final = get_args(SessionState)
+_OF_SESSION: Final = _OF_NETWORK | refusals(HTTPStatus.NOT_FOUND)
 
 
 class SessionRoutes(Controller):
@@ -59,7 +66,7 @@ class SessionRoutes(Controller):
         cursor: Cursor = None,
         node: str | None = None,
         client: str | None = None,
-        in_state: SessionState | None = None,
+        in_state: InState | None = None,
     ) -> Page[Session]:
         """The sessions at all nodes, by client and node. Of each node these are the 1,000 with the most
         messages queued. Gateways' sessions for MQTT clients have names of their own: `/clients` has those."""
@@ -146,20 +153,80 @@ class ClientRoutes(Controller):
         )
         return MqttClients(items=page.items, next=page.next, silent=replies.silent)
 
+    @post("/clients", guards=[may_change], responses=_OF_NETWORK)
+    async def create_mqtt_session(self, state: State, data: NewMqttSession) -> MqttSession:
+        """Makes the session of an MQTT client that is not connected (409 if it is), with its subscriptions.
+        From now on its messages of QoS 1 and 2 wait for it. The client gets them when it connects to any
+        gateway with Clean Start 0 (before MQTT 5: Clean Session 0). If it has a session, the subscriptions
+        are added. Its access rules still decide which of the messages it gets."""
+        name, kept = _name_of(data), _kept(data.subscriptions, Workspace(data.workspace or ""))
+        found = await context_of(state).change_session(
+            lambda sessions: sessions.add_subscriptions(name, data.session_expiry, kept)
+        )
+        return _mqtt_session(data, found)
+
+    @post("/clients/purge", guards=[may_change], status_code=HTTPStatus.OK, responses=_OF_SESSION)
+    async def purge_mqtt_session(self, state: State, data: ClientName) -> MqttSession:
+        """Discards all messages that wait for an MQTT client that is not connected (409 if it is). Its
+        session and its subscriptions stay."""
+        name = _name_of(data)
+        found = await context_of(state).change_session(lambda sessions: sessions.purge(name))
+        return _mqtt_session(data, found)
+
+    @post("/clients/end-session", guards=[may_change], status_code=HTTPStatus.OK, responses=_OF_SESSION)
+    async def end_mqtt_session(self, state: State, data: ClientName) -> SessionEnded:
+        """Ends the session of an MQTT client that is not connected (409 if it is), with its subscriptions and
+        all that waits for it. Its will is not published."""
+        name = _name_of(data)
+        await context_of(state).change_session(lambda sessions: sessions.end(name))
+        return SessionEnded(client=data.client, workspace=data.workspace or None)
+
     @post("/clients/disconnect", guards=[may_change], status_code=HTTPStatus.OK, responses=_OF_NETWORK)
-    async def disconnect_client(self, state: State, data: DisconnectRequest) -> Disconnected:
+    async def disconnect_client(self, state: State, data: ClientName) -> Disconnected:
         """Disconnects an MQTT client, wherever it is connected (MQTT 5: reason 0x98). Its session stays."""
         context = context_of(state)
-        try:
-            name = Workspace(data.workspace or "").client_name(data.client)
-        except ValueError as error:
-            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+        name = _name_of(data)
         key, timeout = context.access.join_key, context.access.timeout
         replies = await context.ask(lambda client: ask_gateways(client, key, KICK, name, timeout=timeout))
         had = sorted(
             name for name, entries in replies.entries.items() if any(e.get("kicked") for e in entries)
         )
         return Disconnected(client=data.client, workspace=data.workspace or None, gateways=had)
+
+
+def _name_of(client: ClientName) -> str:
+    """The name of an MQTT client in the network. Raises Refusal."""
+    try:
+        return Workspace(client.workspace or "").client_name(client.client)
+    except ValueError as error:
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+
+
+def _kept(subscriptions: Sequence[SubscriptionOptions], workspace: Workspace) -> list[SessionSubscription]:
+    """Subscriptions as gateways keep them. Raises Refusal if an MQTT client may not have one of them."""
+    kept = []
+    for each in subscriptions:
+        _, plain = shared.split(each.filter) or ("", None)
+        if plain is None or plain.startswith("$") or workspace.absolute(plain) is None:
+            text = f"no MQTT client may subscribe to {each.filter[:200]!r}"
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, text)
+        if each.no_local and plain != each.filter:
+            text = "a shared subscription has no `no_local` (MQTT 5 §3.8.3.1)"
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, text)
+        options = SubscribeOptions(each.qos, each.no_local, each.retain_as_published, each.retain_handling)
+        kept.append(SessionSubscription(each.filter, options))
+    return kept
+
+
+def _mqtt_session(client: ClientName, found: SessionState) -> MqttSession:
+    return MqttSession(
+        client=client.client,
+        workspace=client.workspace or None,
+        session_expiry=found.record.expiry_s,
+        subscriptions=[each.filter for each in found.record.subscriptions],
+        owners=sorted(found.owners),
+        existed=found.existed,
+    )
 
 
 def _require_absent(live: LiveNetwork, client_id: str, caller: Caller) -> None:

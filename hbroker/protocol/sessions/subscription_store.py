@@ -93,6 +93,10 @@ class SubscriptionStore:
         self._shapes = WildcardShapes()
         self._count = 0
 
+    def workspace_usage(self) -> dict[str, dict[str, int]]:
+        """As `QuotaCounts.usage`."""
+        return self._workspaces.usage()
+
     def add(self, subscription: Subscription) -> None:
         """Adds a subscription, or replaces the one of the same session, group and filter."""
         session, key, packed = subscription.session, subscription.key, _packed(subscription)

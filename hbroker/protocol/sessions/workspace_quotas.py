@@ -58,6 +58,19 @@ class QuotaCounts:
             return False
         return not quotas.subscriptions or counts.subscriptions < quotas.subscriptions
 
+    def usage(self) -> dict[str, dict[str, int]]:
+        """What each workspace with quotas uses, and its quotas (0: none), by its name."""
+        return {
+            name: {
+                "sessions": len(counts.by_session),
+                "most_sessions": counts.quotas.sessions,
+                "subscriptions": counts.subscriptions,
+                "most_subscriptions": counts.quotas.subscriptions,
+                "most_messages_per_second": counts.quotas.messages_per_second,
+            }
+            for name, counts in self._by_name.items()
+        }
+
     def _of(self, filter: str) -> _Counts | None:
         """What the workspace of a filter uses; None: it has no quotas."""
         return self._by_name.get(name_of(filter)) if self._by_name else None
