@@ -2,18 +2,15 @@
 
     server              the process: uvicorn, until it is told to end
     application         the application: all routes, who may call them, and their description
+    middleware/         what happens to each request before its route
     routes/             what each route does
     models/             what requests and responses contain
     dashboard/          the page: HTML, CSS and ES modules
     context             what the routes need: the network, and how to reach it
     live_network        what the nodes say of themselves, live
-    moves               moves of subtrees that were begun here
+    moves, plans        moves of subtrees, and plans, that were begun here
     caller_clients      clients of the network with the tokens of callers
-    authentication      who calls, and what they may do
     signing             tokens that are made for callers
-    request_origin      requests of other web sites are refused where no tokens are required
-    rate_limit          how many requests one address may send
-    idempotency         a request that is sent again has no second effect
     paging              lists in pages
     problems            errors as responses
 

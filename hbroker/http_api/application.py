@@ -17,12 +17,12 @@ from litestar.plugins.pydantic import PydanticPlugin
 from litestar.routes import BaseRoute, HTTPRoute
 from litestar.types import Message, Scope
 
-from hbroker.http_api.authentication import Authentication, TokenVerifier
 from hbroker.http_api.context import ApiContext, NetworkAccess
-from hbroker.http_api.idempotency import MOST_BODY_BYTES, Idempotency
+from hbroker.http_api.middleware.authentication import Authentication, TokenVerifier
+from hbroker.http_api.middleware.idempotency import MOST_BODY_BYTES, Idempotency
+from hbroker.http_api.middleware.rate_limit import RateLimit
+from hbroker.http_api.middleware.request_origin import RequestOrigin
 from hbroker.http_api.problems import exception_handlers
-from hbroker.http_api.rate_limit import RateLimit
-from hbroker.http_api.request_origin import RequestOrigin
 from hbroker.http_api.routes.clients import ClientRoutes, SessionRoutes
 from hbroker.http_api.routes.dashboard import dashboard_file, dashboard_page
 from hbroker.http_api.routes.health import healthz, readyz
@@ -30,6 +30,7 @@ from hbroker.http_api.routes.messages import MessageRoutes
 from hbroker.http_api.routes.metrics import scrape
 from hbroker.http_api.routes.network import NetworkRoutes
 from hbroker.http_api.routes.orders import OrderRoutes
+from hbroker.http_api.routes.plans import PlanRoutes
 from hbroker.http_api.routes.tokens import TokenRoutes, read_caller
 from hbroker.http_api.routes.workspaces import WorkspaceRoutes
 
@@ -69,6 +70,7 @@ def application(access: NetworkAccess, version: str, hosts: Sequence[str] = ()) 
             MessageRoutes,
             NetworkRoutes,
             OrderRoutes,
+            PlanRoutes,
             SessionRoutes,
             TokenRoutes,
             WorkspaceRoutes,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
-from hbroker.http_api.authentication import Caller
+from hbroker.http_api.middleware.authentication import Caller
 from hbroker.http_api.problems import Refusal
 from hbroker.runtime.client.async_client import Client, Connecting
 

@@ -17,6 +17,7 @@ from hbroker.addresses import Address
 from hbroker.http_api.caller_clients import CallerClients
 from hbroker.http_api.live_network import LiveNetwork, now_text
 from hbroker.http_api.moves import MoveProgress, Moves
+from hbroker.http_api.plans import PlanProgress, Plans
 from hbroker.operations.mqtt_sessions import MqttSessions
 from hbroker.operations.orders import Orders
 from hbroker.runtime.client.async_client import Connecting, connect, connect_with_token
@@ -79,6 +80,7 @@ class ApiContext:
         self.live = LiveNetwork(access.connect)
         self.callers = CallerClients(access.connect_as)
         self.moves = Moves(self.ask, self.orders, self._tell_move)
+        self.plans = Plans(self.ask, self.orders, self._tell_plan)
         self.is_ending = False
         """Whether the API ends, so that streams end, too."""
         self._threads = ThreadPoolExecutor(_ORDERS_AT_ONCE, thread_name_prefix="orders")
@@ -122,6 +124,12 @@ class ApiContext:
         content = {"id": move.id, "subtree": move.subtree, "node": move.node, "state": move.state}
         told = {"time": now_text(), **content, "steps": list(move.steps), "error": move.error}
         self.live.tell("move", told)
+
+    def _tell_plan(self, plan: PlanProgress) -> None:
+        done = sum(move.done is True for move in plan.moves)
+        counts = {"moves": len(plan.moves), "done": done}
+        told = {"time": now_text(), "id": plan.id, "state": plan.state, **counts, "error": plan.error}
+        self.live.tell("plan", told)
 
     def _asked(self, question: Callable[[sync.Client], T]) -> T:
         with self.access.connect_blocking() as client:

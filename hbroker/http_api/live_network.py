@@ -116,7 +116,8 @@ class Totals:
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened. `number`: counts the events of this run of the API, from 1. `kind`: `audit`,
-    `alert`, `node` (a node has published its status, or is silent) or `missed` (the reader was too slow)."""
+    `alert`, `move`, `plan`, `node` (a node has published its status, or is silent) or `missed` (the reader
+    was too slow)."""
 
     number: int
     kind: str

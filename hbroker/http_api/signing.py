@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from hbroker.http_api.authentication import Caller
+from hbroker.http_api.middleware.authentication import Caller
 from hbroker.http_api.models.tokens import Token
 from hbroker.http_api.problems import Refusal
 from hbroker.identity.authority import Authority, AuthorityCertificate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,14 +44,16 @@ def parse(
     file: str = "topology.yaml",
     resolve: Resolver = resolve_host,
     has_policy: bool = False,
+    only: Collection[str] = SECTIONS,
 ) -> Topology:
     """Parses the text of a topology file; otherwise as `load`. `file` gives the network's name and the
-    directory of relative paths, and stands in the errors."""
+    directory of relative paths, and stands in the errors. `only`: the sections that are read; others may be
+    there."""
     report = Report(file)
     document = compose(text, report)
     report.raise_if_any()
     assert document is not None, "compose notes an error or returns a node"
-    sections = _sections(document, report)
+    sections = {name: node for name, node in _sections(document, report).items() if name in only}
     directory = Path(file).parent
     join_key, access = b"", AccessSettings()
     if "auth" in sections:

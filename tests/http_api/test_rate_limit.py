@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker.http_api.rate_limit import MOST_ADDRESSES, RateLimit, bucket_of
+from hbroker.http_api.middleware.rate_limit import MOST_ADDRESSES, RateLimit, bucket_of
 
 
 @given(st.lists(st.floats(0, 2), min_size=1))

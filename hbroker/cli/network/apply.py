@@ -4,8 +4,8 @@ use."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +27,13 @@ from hbroker.cli.flags import (
     timeout_flag,
 )
 from hbroker.cli.output import duration, print_json, print_table
-from hbroker.cli.progress import Progress, progress
-from hbroker.errors import HBrokerError, LocalError
+from hbroker.cli.progress import progress
 from hbroker.operations.orders import Orders
 
 if TYPE_CHECKING:
     from hbroker.operations.node_statuses import Status
-    from hbroker.topology import Plan, Topology
-    from hbroker.topology.moves import Move
+    from hbroker.operations.plans import MoveResult, NodeLoad
+    from hbroker.topology import Plan
 
 _TEXT = """\
 Compares the subtrees that running nodes own with those that FILE gives them, and moves what
@@ -59,30 +58,6 @@ examples:
 exit codes: 0 it is as FILE says, 1 a move failed, or a node of FILE does not run, 2 FILE is
 wrong, 3 no answer
 """
-
-
-@dataclass(frozen=True, slots=True)
-class _MoveResult:
-    """A move and its result. `done`: None: it was not tried."""
-
-    subtree: str
-    source: str | None
-    target: str | None
-    done: bool | None = None
-    seconds: float | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _NodeLoad:
-    """The load of one node, per second. `predicted`: None: the plan has no prediction."""
-
-    name: str
-    predicted: float | None
-    load: float
-    cpu: float
-    messages_in: float
-    messages_out: float
 
 
 @command("apply", _TEXT)
@@ -116,7 +91,7 @@ def apply(
     """
     from hbroker import topology
     from hbroker.operations.node_statuses import read_statuses
-    from hbroker.topology.moves import moves
+    from hbroker.operations.plans import MoveResult, carry_out, described, planned_moves
 
     wanted = topology.load(file)
     root = root or format_address(wanted.root.address)
@@ -124,17 +99,20 @@ def apply(
     key = wanted.root.join_key if join_key_file is None else b""
     key = key or network.join_key()
     statuses, silent = read_statuses(root, timeout, network.authority(), network.token())
-    _require_all(wanted, statuses, silent)
-    claimed = {status["name"]: _claims(status) for status in statuses}
-    steps = moves(wanted, claimed)
+    steps = planned_moves(wanted, statuses, silent)
     measured = None
     if dry_run:
-        done = [_MoveResult(**asdict(step)) for step in steps]
+        done = [MoveResult(**asdict(step)) for step in steps]
     else:
         with progress(is_silent=as_json, parts=len(steps)) as shown:
             with network.connect() as client:
                 orders = Orders(client, key, network.credentials(), timeout, shown.say)
-                done = _carry_out(orders, steps, shown)
+                done = carry_out(
+                    orders,
+                    steps,
+                    lambda number, step: shown.say(f"[{number + 1}/{len(steps)}] {described(step)}"),
+                    lambda number, result: shown.advance() if result.done else None,
+                )
             if wanted.plan and measure and all(step.done for step in done):
                 shown.say(f"measuring for {duration(measure)}")
                 measured = _measure(network, wanted.plan, measure)
@@ -145,57 +123,17 @@ def apply(
     return DONE if dry_run or all(step.done for step in done) else FAILED
 
 
-def _require_all(wanted: Topology, statuses: Sequence[Status], silent: Sequence[str]) -> None:
-    there = {status["name"] for status in statuses}
-    missing = [node.name for node in wanted.nodes if node.name not in there]
-    if missing:
-        why = "does not tell its status" if missing[0] in silent else "does not run"
-        raise LocalError(f"node {missing[0]!r} {why}: start it, or leave it out of the file")
-
-
-def _claims(status: Status) -> list[str]:
-    subtrees = status.get("subtrees")
-    return [str(subtree) for subtree in subtrees] if isinstance(subtrees, list) else []
-
-
-def _carry_out(orders: Orders, steps: Sequence[Move], shown: Progress) -> list[_MoveResult]:
-    """Makes the moves one after the other, up to the first that fails."""
-    done: list[_MoveResult] = []
-    for number, step in enumerate(steps, 1):
-        shown.say(f"[{number}/{len(steps)}] {_described(step)}")
-        began = time.monotonic()
-        error = _carry_out_one(orders, step)
-        seconds = round(time.monotonic() - began, 3)
-        why = None if error is None else str(error)
-        done.append(_MoveResult(**asdict(step), done=error is None, seconds=seconds, error=why))
-        if error is not None:
-            break
-        shown.advance()
-    return done + [_MoveResult(**asdict(step)) for step in steps[len(done) :]]
-
-
-def _carry_out_one(orders: Orders, step: Move) -> HBrokerError | None:
-    try:
-        if step.target is None:
-            assert step.source is not None, "what nobody holds is not handed back"
-            orders.take_subtree(step.subtree, step.source)
-            return None
-        return orders.give_subtree(step.subtree, step.target)[1]
-    except HBrokerError as error:
-        return error
-
-
-def _measure(network: RunningNetwork, plan: Plan, duration_s: float) -> tuple[float, list[_NodeLoad]]:
+def _measure(network: RunningNetwork, plan: Plan, duration_s: float) -> tuple[float, list[NodeLoad]]:
     """Measures the load of every node. Returns the seconds of the measurement, and the loads."""
+    from hbroker.operations.plans import load_of
+
     began = time.monotonic()
     before = {status["name"]: status for status in _statuses(network)}
     time.sleep(duration_s)
     seconds = time.monotonic() - began
-    after = _statuses(network)
-    predicted = dict(plan.predicted)
     return seconds, [
-        _load(status["name"], before[status["name"]], status, seconds, plan, predicted)
-        for status in after
+        load_of(status["name"], _rates(before[status["name"]], status, seconds), plan)
+        for status in _statuses(network)
         if status["name"] in before
     ]
 
@@ -206,23 +144,13 @@ def _statuses(network: RunningNetwork) -> list[Status]:
     return read_statuses(network.root, network.timeout, network.authority(), network.token())[0]
 
 
-def _load(
-    name: str, before: Status, after: Status, seconds: float, plan: Plan, predicted: Mapping[str, float]
-) -> _NodeLoad:
-    def rate(key: str) -> float:
-        return float(max(after.get(key, 0) - before.get(key, 0), 0)) / seconds
-
-    messages_in, messages_out = rate("messages_in"), rate("messages_out")
-    load = plan.load(messages_in, messages_out)
-    return _NodeLoad(name, predicted.get(name), load, rate("cpu_s"), messages_in, messages_out)
-
-
-def _max_mean(loads: Sequence[float]) -> float | None:
-    return max(loads) * len(loads) / sum(loads) if sum(loads) else None
+def _rates(before: Status, after: Status, seconds: float) -> dict[str, float]:
+    counters = ("messages_in", "messages_out", "cpu_s")
+    return {name: max(after.get(name, 0) - before.get(name, 0), 0) / seconds for name in counters}
 
 
 def _print(
-    done: Sequence[_MoveResult], measured: tuple[float, list[_NodeLoad]] | None, *, dry_run: bool
+    done: Sequence[MoveResult], measured: tuple[float, list[NodeLoad]] | None, *, dry_run: bool
 ) -> None:
     if not done:
         print("nothing to move: the network is as the file says")
@@ -234,13 +162,14 @@ def _print(
         _print_loads(measured[1])
 
 
-def _result(step: _MoveResult) -> str:
+def _result(step: MoveResult) -> str:
     if step.error is not None:
         return f"failed: {step.error}"
     return "" if step.seconds is None else duration(step.seconds)
 
 
-def _print_loads(loads: Sequence[_NodeLoad]) -> None:
+def _print_loads(loads: Sequence[NodeLoad]) -> None:
+    from hbroker.operations.plans import max_mean
     from hbroker.topology.plan import is_alike
 
     header = ("NODE", "PREDICTED", "MEASURED", "CPU", "IN/s", "OUT/s")
@@ -256,8 +185,8 @@ def _print_loads(loads: Sequence[_NodeLoad]) -> None:
         for load in loads
     ]
     print_table(header, rows, numbers=header[1:])
-    predicted = _max_mean([load.predicted or 0.0 for load in loads])
-    found = _max_mean([load.load for load in loads])
+    predicted = max_mean([load.predicted or 0.0 for load in loads])
+    found = max_mean([load.load for load in loads])
     if predicted is not None and found is not None:
         print(f"largest load over the mean: predicted {predicted:.2f}, measured {found:.2f}")
     expected, carried = sum(load.predicted or 0.0 for load in loads), sum(load.load for load in loads)
@@ -265,19 +194,16 @@ def _print_loads(loads: Sequence[_NodeLoad]) -> None:
         print(f"the traffic is not that which was analysed: {carried:.1%} of a processor, not {expected:.1%}")
 
 
-def _as_json(done: Sequence[_MoveResult], measured: tuple[float, list[_NodeLoad]] | None) -> dict[str, Any]:
+def _as_json(done: Sequence[MoveResult], measured: tuple[float, list[NodeLoad]] | None) -> dict[str, Any]:
+    from hbroker.operations.plans import max_mean
+
     reported = None
     if measured is not None:
         seconds, loads = measured
         reported = {
             "seconds": round(seconds, 3),
             "nodes": [asdict(load) for load in loads],
-            "predicted_max_mean": _max_mean([load.predicted or 0.0 for load in loads]),
-            "max_mean": _max_mean([load.load for load in loads]),
+            "predicted_max_mean": max_mean([load.predicted or 0.0 for load in loads]),
+            "max_mean": max_mean([load.load for load in loads]),
         }
     return {"moves": [asdict(step) for step in done], "measured": reported}
-
-
-def _described(step: Move) -> str:
-    to = "back to the node around it" if step.target is None else f"to {step.target}"
-    return f"{step.subtree}: {'' if step.source is None else f'from {step.source} '}{to}"

@@ -4,6 +4,7 @@ network     the network as a whole, its nodes and subtrees, and what happens in 
 clients     sessions at nodes, MQTT clients of gateways, and gateways
 messages    messages that are published, received and retained
 orders      moves of subtrees, and nodes that leave
+plans       several moves, and the load that is expected of each node then
 tokens      tokens, and what they allow
 workspaces  workspaces, and what they use
 """

@@ -4,6 +4,7 @@
     clients     sessions at nodes, MQTT clients, gateways
     messages    messages that are published, received and retained
     orders      moves of subtrees, nodes that leave
+    plans       moves of several subtrees, until nodes own what a topology says
     tokens      tokens: make, narrow, look at
     workspaces  workspaces: their first tokens, and what they use
     metrics     what Prometheus scrapes

@@ -13,9 +13,9 @@ from litestar.datastructures import State
 from hbroker.gateway.admin_requests import CLIENTS, KICK
 from hbroker.gateway.native_api import SubscribeOptions
 from hbroker.gateway.records.session_records import SessionSubscription
-from hbroker.http_api.authentication import ApiRequest, Caller, may_change, may_read
 from hbroker.http_api.context import context_of
 from hbroker.http_api.live_network import LiveNetwork
+from hbroker.http_api.middleware.authentication import ApiRequest, Caller, may_change, may_read
 from hbroker.http_api.models.clients import (
     ClientName,
     Disconnected,

@@ -16,8 +16,8 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from hbroker._native import Message
 from hbroker.errors import HBrokerError
-from hbroker.http_api.authentication import ApiRequest
 from hbroker.http_api.context import PING_S, ApiContext, context_of
+from hbroker.http_api.middleware.authentication import ApiRequest
 from hbroker.http_api.models.messages import Publication, Published, ReceivedMessage, Topic
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
@@ -27,7 +27,7 @@ from hbroker.runtime.client.subscription import Subscription
 __all__ = ["MessageRoutes"]
 
 Filter = Annotated[
-    str, Parameter(min_length=1, max_length=65_535, description="a topic filter: home/+/oven/#")
+    str, Parameter(min_length=1, max_length=4_096, description="a topic filter: home/+/oven/#")
 ]
 _OF_NETWORK: Final = refusals(
     HTTPStatus.BAD_REQUEST,

@@ -10,9 +10,9 @@ from typing import Final
 from litestar import Response, get
 from litestar.datastructures import State
 
-from hbroker.http_api.authentication import ApiRequest, may_read
 from hbroker.http_api.context import context_of
 from hbroker.http_api.live_network import LiveNetwork
+from hbroker.http_api.middleware.authentication import ApiRequest, may_read
 from hbroker.http_api.problems import refusals
 from hbroker.metrics.exposition import exposition
 

@@ -15,9 +15,9 @@ from litestar.params import Parameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from hbroker.addresses import format_address
-from hbroker.http_api.authentication import may_read
 from hbroker.http_api.context import PING_S, ApiContext, context_of
 from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork, number_of
+from hbroker.http_api.middleware.authentication import may_read
 from hbroker.http_api.models.network import (
     Alert,
     AuditEvent,
@@ -115,7 +115,7 @@ class NetworkRoutes(Controller):
 
     @get("/owner", responses=_REFUSALS | _UNREACHABLE)
     async def find_owner(
-        self, state: State, topic: Annotated[str, Parameter(min_length=1, max_length=65_535)]
+        self, state: State, topic: Annotated[str, Parameter(min_length=1, max_length=4_096)]
     ) -> Owner:
         """Which node owns a topic. It asks the nodes."""
         found = await context_of(state).ask(lambda client: client.resolve(topic, trace=True))

@@ -10,8 +10,8 @@ from litestar import Controller, get, post
 from litestar.datastructures import State
 
 from hbroker import sync
-from hbroker.http_api.authentication import may_change, may_read
 from hbroker.http_api.context import context_of
+from hbroker.http_api.middleware.authentication import may_change, may_read
 from hbroker.http_api.models.orders import Left, Move, NewMove
 from hbroker.http_api.moves import MoveProgress
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of

@@ -9,8 +9,8 @@ from typing import Final
 from litestar import Controller, get, post
 from litestar.datastructures import State
 
-from hbroker.http_api.authentication import ApiRequest, may_change
 from hbroker.http_api.context import context_of
+from hbroker.http_api.middleware.authentication import ApiRequest, may_change
 from hbroker.http_api.models.tokens import (
     Attenuation,
     CallerRights,

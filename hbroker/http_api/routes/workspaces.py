@@ -10,9 +10,9 @@ from typing import Any, Final
 from litestar import Controller, get, post
 from litestar.datastructures import State
 
-from hbroker.http_api.authentication import ApiRequest, may_change, may_read
 from hbroker.http_api.context import context_of
 from hbroker.http_api.live_network import KnownNode, LiveNetwork, number_of
+from hbroker.http_api.middleware.authentication import ApiRequest, may_change, may_read
 from hbroker.http_api.models.workspaces import (
     NewWorkspace,
     NewWorkspaceToken,
