@@ -227,7 +227,7 @@ class GatewaySettings:
     `root`: the address of the network's root. `listen`: the address of the gateway's UDP socket; None: any
     free port. `workers`: threads for MQTT connections; 0: one for each CPU. `join_key`: the network's join
     key, which authenticates what gateways send each other. `server_reference`: sent to clients when the
-    gateway ends (MQTT 5 §4.11).
+    gateway ends (MQTT 5 §4.11). `metrics`: as in `NodeSettings`.
     """
 
     name: str
@@ -242,6 +242,7 @@ class GatewaySettings:
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     workspaces: tuple[WorkspaceQuotas, ...] = ()
+    metrics: Address | None = None
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -376,7 +377,7 @@ class NodeSettings:
     node sends to others; port 0: the port to which it binds; None: the address to which it binds. `join_key`:
     the secret that a JOIN must prove (docs/protocol.md §5.5); empty: nothing is proved. `durability`: whether
     messages that wait for sessions, and retained ones, are stored on disk; None: they are, synced, if the
-    node has a place for its state files.
+    node has a place for its state files. `metrics`: where it serves its metrics (TCP); None: nowhere.
     """
 
     name: str
@@ -393,6 +394,7 @@ class NodeSettings:
     durability: Durability | None = None
     security: SecuritySettings = field(default_factory=SecuritySettings)
     workspaces: tuple[WorkspaceQuotas, ...] = ()
+    metrics: Address | None = None
 
     @property
     def subtrees(self) -> tuple[str, ...]:

@@ -13,7 +13,16 @@ from typing import Any, Final
 
 import yaml
 
-from hbroker.metrics.families import ALERTS, FAMILIES, LABELLED, Alert, Family
+from hbroker.metrics.families import (
+    ALERTS,
+    FAMILIES,
+    GATEWAY_FAMILIES,
+    LABELLED,
+    REFUSALS,
+    REFUSED,
+    Alert,
+    Family,
+)
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs" / "metrics.md"
@@ -38,6 +47,11 @@ rule_files: [packaging/prometheus/alerts.yaml]
 Grafana (*Dashboards*, *New*, *Import*). Both are made of the same list as this page. Counters are since the
 process of the node began. A node publishes them every ten seconds, so a shorter interval of Prometheus brings
 nothing.
+
+A node or a gateway also serves its own metrics, with `--metrics HOST:PORT`, or `metrics` at its entry of the
+[topology file](topology.md#nodes). Nobody has to show a token there: name an address that only Prometheus
+reaches. Scrape a node either there or by the HTTP API, so that its messages are counted once. Gateways have
+this way alone.
 
 """
 
@@ -64,11 +78,17 @@ def _page() -> str:
     for other in LABELLED:
         labels = ", ".join(f"`{label}`" for label in other.labels)
         rows.append(f"| `{other.sample}` | {other.kind} | {labels} | {other.help} |")
+    gateways = [f"| `{each.sample}` | {each.kind} | `gateway` | {each.help} |" for each in GATEWAY_FAMILIES]
+    reasons = ", ".join(f"`{reason}`" for reason in REFUSALS)
+    labels = ", ".join(f"`{label}`" for label in REFUSED.labels)
+    gateways.append(f"| `{REFUSED.sample}` | {REFUSED.kind} | {labels} | {REFUSED.help} {reasons}. |")
     alerts = [_alert_row(each) for each in ALERTS]
     return (
         _INTRODUCTION
-        + "## Samples\n\n| sample | type | labels | meaning |\n|---|---|---|---|\n"
+        + "## Nodes\n\n| sample | type | labels | meaning |\n|---|---|---|---|\n"
         + "\n".join(sorted(rows))
+        + "\n\n## Gateways\n\n| sample | type | labels | meaning |\n|---|---|---|---|\n"
+        + "\n".join(sorted(gateways))
         + "\n\n## Alerts\n\n| alert | if | for | what to do |\n|---|---|---|---|\n"
         + "\n".join(alerts)
         + "\n"

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from hbroker._native import Message
 from hbroker.errors import HBrokerError
+from hbroker.metrics.hot_topics import HotTopics
 from hbroker.operations.node_statuses import (
     SESSIONS_FILTER,
     STATUS_FILTER,
@@ -40,7 +41,6 @@ __all__ = [
     "SILENT_S",
     "Event",
     "EventReader",
-    "HotTopics",
     "KnownNode",
     "LiveNetwork",
     "Totals",
@@ -78,29 +78,6 @@ class KnownNode:
     def is_silent(self, now: float) -> bool:
         """Whether it has not published its status for a while."""
         return now - self.seen > SILENT_S
-
-
-@dataclass(frozen=True, slots=True)
-class HotTopics:
-    """The topics of a node with the most messages in the last seconds (docs/telemetry.md): for each second,
-    by the names of the counts: `messages_in`, `bytes_in`, `messages_out`, `bytes_out`. `others`: all other
-    topics together."""
-
-    topics: dict[str, dict[str, float]]
-    others: dict[str, float]
-
-    @classmethod
-    def parse(cls, status: Status) -> HotTopics:
-        """Reads what a node says of itself. What is malformed is left out."""
-        seconds, listed = status.get("seconds"), status.get("topics")
-        if not isinstance(seconds, int | float) or seconds <= 0 or not isinstance(listed, list):
-            return cls({}, {})
-        entries = [each for each in listed if isinstance(each, dict) and isinstance(each.get("topic"), str)]
-        others = status.get("others")
-        return cls(
-            {each["topic"]: _per_second(each, seconds) for each in entries[:_MOST_TOPICS]},
-            _per_second(others, seconds) if isinstance(others, dict) else {},
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,8 +301,6 @@ class EventReader:
         return self._waiting.popleft()
 
 
-_TOPIC_COUNTS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out")
-_MOST_TOPICS: Final = 100
 _GAUGES: Final = ("sessions", "sessions_offline", "subscriptions", "queued_messages", "queued_bytes")
 _COUNTERS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out", "cpu_s")
 
@@ -338,11 +313,6 @@ def _rates(before: Status, after: Status) -> dict[str, float]:
         if all(0 <= each < inf for each in grown.values()):
             return grown
     return {}
-
-
-def _per_second(counts: dict[str, Any], seconds: float) -> dict[str, float]:
-    named = {name: counts.get(name) for name in _TOPIC_COUNTS}
-    return {name: value / seconds for name, value in named.items() if isinstance(value, int | float)}
 
 
 def now_text() -> str:

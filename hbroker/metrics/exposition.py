@@ -1,4 +1,5 @@
-"""The statuses of nodes as text for Prometheus: OpenMetrics 1.0, or the text format before it (0.0.4).
+"""The statuses of nodes, and the counters of a gateway, as text for Prometheus: OpenMetrics 1.0, or the text
+format before it (0.0.4).
 
 Not by `prometheus_client`: for a thousand nodes it takes ten times as long, because it is made for metrics
 that a process counts itself. Its parser reads this text in the tests, and so does `promtool`.
@@ -9,9 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hbroker.metrics.families import FAMILIES, LABELLED
+from hbroker.metrics.families import (
+    FAMILIES,
+    GATEWAY_FAMILIES,
+    LABELLED,
+    REFUSALS,
+    REFUSED,
+    Family,
+    LabelledFamily,
+)
 
-__all__ = ["OPEN_METRICS", "PLAIN", "exposition"]
+__all__ = ["OPEN_METRICS", "PLAIN", "exposition", "gateway_exposition"]
 
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,25 +40,57 @@ def exposition(
     messages received and sent for each second. `accept`: what the scraper reads (RFC 9110 §12.5.1):
     OpenMetrics, if it says so.
     """
-    is_open = "application/openmetrics-text" in accept
+    is_open = _is_open(accept)
     nodes = [(f'node="{_escaped(status["name"])}"', status, is_up) for status, is_up in statuses]
-    lines: list[str] = []
-    for family in FAMILIES:
-        lines += _head(family.name if is_open else family.sample, family.kind, family.help)
-        lines += [
-            f"{family.sample}{{{label}}} {value}"
-            for label, status, _ in nodes
-            if isinstance(value := status.get(family.key), int | float)
-        ]
+    lines = _plain_samples(FAMILIES, [(label, status) for label, status, _ in nodes], is_open=is_open)
     samples = _labelled(nodes, topics or {})
     for other in LABELLED:
-        kind = "gauge" if other.kind == "info" and not is_open else other.kind
-        lines += _head(other.name if is_open else other.sample, kind, other.help)
-        lines += [f"{other.sample}{{{labels}}} {value}" for labels, value in samples[other.name]]
+        lines += _labelled_samples(other, samples[other.name], is_open=is_open)
+    return _finished(lines, is_open=is_open)
+
+
+def gateway_exposition(name: str, counters: Mapping[str, Any], accept: str = "") -> tuple[bytes, str]:
+    """The metrics of a gateway; otherwise as `exposition`. `counters`: by the names that the gateway has for
+    them."""
+    is_open = _is_open(accept)
+    label = f'gateway="{_escaped(name)}"'
+    lines = _plain_samples(GATEWAY_FAMILIES, [(label, counters)], is_open=is_open)
+    refused = [(f'{label},reason="{reason}"', counters.get(key, 0)) for reason, key in REFUSALS.items()]
+    lines += _labelled_samples(REFUSED, refused, is_open=is_open)
+    return _finished(lines, is_open=is_open)
+
+
+def _is_open(accept: str) -> bool:
+    return "application/openmetrics-text" in accept
+
+
+def _finished(lines: list[str], *, is_open: bool) -> tuple[bytes, str]:
     if is_open:
         lines.append("# EOF")
     text = "\n".join(lines) + "\n"
     return text.encode("utf-8", "replace"), OPEN_METRICS if is_open else PLAIN
+
+
+def _plain_samples(
+    families: Sequence[Family], values: Sequence[tuple[str, Mapping[str, Any]]], *, is_open: bool
+) -> list[str]:
+    lines: list[str] = []
+    for family in families:
+        lines += _head(family.name if is_open else family.sample, family.kind, family.help)
+        lines += [
+            f"{family.sample}{{{label}}} {value}"
+            for label, counts in values
+            if isinstance(value := counts.get(family.key), int | float)
+        ]
+    return lines
+
+
+def _labelled_samples(
+    family: LabelledFamily, samples: Iterable[tuple[str, float]], *, is_open: bool
+) -> list[str]:
+    kind = "gauge" if family.kind == "info" and not is_open else family.kind
+    head = _head(family.name if is_open else family.sample, kind, family.help)
+    return [*head, *(f"{family.sample}{{{labels}}} {value}" for labels, value in samples)]
 
 
 def _head(name: str, kind: str, help: str) -> tuple[str, str]:

@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["ALERTS", "FAMILIES", "LABELLED", "Alert", "Family", "LabelledFamily"]
+__all__ = [
+    "ALERTS",
+    "FAMILIES",
+    "GATEWAY_FAMILIES",
+    "LABELLED",
+    "REFUSALS",
+    "REFUSED",
+    "Alert",
+    "Family",
+    "LabelledFamily",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric of a node, with the label `node`. `key`: in the node's status. `help`: one sentence."""
+    """One metric of a node, with the label `node`, or of a gateway, with the label `gateway`. `key`: in the
+    status of the node, or among the counters of the gateway. `help`: one sentence."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -94,6 +105,62 @@ FAMILIES: Final = (
     Family("hbroker_resident_memory_bytes", "gauge", "rss_bytes", "Resident memory of the node's process."),
 )
 """Every metric that has the label `node` and no other."""
+
+GATEWAY_FAMILIES: Final = (
+    Family("hbroker_gateway_connections", "gauge", "connections", "MQTT clients that are connected."),
+    Family("hbroker_gateway_connects", "counter", "connects", "CONNECTs that came."),
+    Family(
+        "hbroker_gateway_offline_sessions",
+        "gauge",
+        "sessions_offline",
+        "Sessions of MQTT clients that are away, of all gateways.",
+    ),
+    Family(
+        "hbroker_gateway_sessions_expired",
+        "counter",
+        "sessions_expired",
+        "Sessions that waited for too long.",
+    ),
+    Family("hbroker_gateway_subscriptions", "gauge", "subscriptions", "Filters of connected clients."),
+    Family("hbroker_gateway_packets_received", "counter", "packets_in", "MQTT packets that clients sent."),
+    Family(
+        "hbroker_gateway_packets_sent", "counter", "packets_out", "MQTT packets that were sent to clients."
+    ),
+    Family("hbroker_gateway_received_bytes", "counter", "bytes_in", "Bytes of the packets received."),
+    Family("hbroker_gateway_sent_bytes", "counter", "bytes_out", "Bytes of the packets sent."),
+    Family("hbroker_gateway_messages_received", "counter", "messages_in", "Messages that clients published."),
+    Family("hbroker_gateway_messages_sent", "counter", "messages_out", "Messages that clients were sent."),
+    Family(
+        "hbroker_gateway_messages_dropped",
+        "counter",
+        "dropped",
+        "Messages of QoS 0 that a client did not take in time, and those that expired.",
+    ),
+    Family("hbroker_gateway_cpu_seconds", "counter", "cpu_s", "CPU seconds of the process, user and kernel."),
+    Family("hbroker_gateway_resident_memory_bytes", "gauge", "rss_bytes", "Resident memory of the process."),
+)
+"""Every metric that has the label `gateway` and no other."""
+
+REFUSED: Final = LabelledFamily(
+    "hbroker_gateway_refused",
+    "hbroker_gateway_refused_total",
+    "counter",
+    ("gateway", "reason"),
+    "Connections that were refused or failed before CONNACK, by reason.",
+)
+REFUSALS: Final = {
+    "limit": "turned_away",
+    "password": "refused_password",
+    "guesses": "refused_pair",
+    "guesses_of_address": "refused_address",
+    "guesses_of_name": "refused_name",
+    "busy": "refused_busy",
+    "tls": "tls_failed",
+    "websocket": "websocket_failed",
+    "proxy_protocol": "proxy_failed",
+    "no_memory": "unfinished_full",
+}
+"""The values of the label `reason` of `REFUSED`, and their counters."""
 
 LABELLED: Final = (
     LabelledFamily(

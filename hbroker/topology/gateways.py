@@ -38,7 +38,7 @@ __all__ = [
     "settings_of",
 ]
 
-GATEWAY_KEYS: Final = ("name", "listeners", "listen", "workers", "server_reference", "limits")
+GATEWAY_KEYS: Final = ("name", "listeners", "listen", "workers", "server_reference", "limits", "metrics")
 LISTENER_KEYS: Final = (
     "address",
     "gives_way",
@@ -87,6 +87,7 @@ class ParsedGateway:
     workers: int
     server_reference: str
     limits: GatewayLimits
+    metrics: Address | None = None
 
 
 def read_gateway(
@@ -109,6 +110,9 @@ def read_gateway(
         server_reference=optional(values, "server_reference", report.text) or "",
         limits=optional(values, "limits", lambda value, _: read_gateway_limits(value, report))
         or GatewayLimits(),
+        metrics=optional(
+            values, "metrics", lambda value, key: read_address(value, key, report, resolve, None)
+        ),
     )
 
 
@@ -171,6 +175,7 @@ def settings_of(
         join_key=join_key,
         server_reference=parsed.server_reference,
         workspaces=workspaces,
+        metrics=parsed.metrics,
     )
 
 

@@ -74,6 +74,7 @@ def _gateway(gateway: GatewaySettings) -> dict[str, Any]:
         workers=gateway.workers,
         server_reference=gateway.server_reference,
         limits=_changed(gateway.limits, GatewayLimits()),
+        metrics=gateway.metrics and format_address(gateway.metrics),
     )
 
 
@@ -134,5 +135,6 @@ def _node(node: NodeSettings) -> dict[str, Any]:
         workers=0 if node.workers == 1 else node.workers,
         policy="" if node.policy is LeasePolicy.FENCE else node.policy.value,
         durability="" if node.durability is None else node.durability.value,
+        metrics=node.metrics and format_address(node.metrics),
     )
     return {"name": node.name, "subtree": node.subtree, "listen": format_address(node.listen), **more}

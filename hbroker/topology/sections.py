@@ -38,7 +38,7 @@ SECTIONS = (
     "telemetry",
     "plan",
 )
-NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability")
+NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability", "metrics")
 JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "jwt_keys", "jwt_issuer", "jwt_audience", "anonymous")
 LIMIT_RANGES = {
@@ -90,6 +90,7 @@ class ParsedNode:
     policy: LeasePolicy
     also: tuple[str, ...] = ()
     durability: Durability | None = None
+    metrics: Address | None = None
 
     def settings(
         self,
@@ -114,6 +115,7 @@ class ParsedNode:
             also=self.also,
             durability=self.durability,
             workspaces=workspaces,
+            metrics=self.metrics,
         )
 
 
@@ -144,6 +146,9 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
             values, "durability", lambda value, key: _read_choice(Durability, key, value, report)
         ),
         also=optional(values, "also", lambda value, _: read_also(value, report)) or (),
+        metrics=optional(
+            values, "metrics", lambda value, key: read_address(value, key, report, resolve, None)
+        ),
     )
 
 

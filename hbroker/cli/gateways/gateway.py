@@ -66,6 +66,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     ("--listen", "HOST:PORT", "its UDP socket towards the network"),
     ("--workers", "N", "threads (default: one for each processor)"),
     ("--server-reference", "TEXT", "told to clients when it ends"),
+    ("--metrics", "HOST:PORT", "serve its metrics for Prometheus here (default: nowhere)"),
     ("--passwords", "FILE", "users, as `hbroker passwd` writes them"),
     ("--acl", "FILE", "who may read and write what, as mosquitto has it"),
     ("--jwt-keys", "FILE|URL", "the key set that verifies tokens, which clients send as passwords"),
@@ -178,7 +179,10 @@ def _from_flags(
         return {key: keys[key] for key in names}
 
     return gateway_from_flags(
-        gateway={"name": name or _default_name(), **those("listen", "workers", "server_reference")},
+        gateway={
+            "name": name or _default_name(),
+            **those("listen", "workers", "server_reference", "metrics"),
+        },
         listeners=listeners or DEFAULT_LISTENERS,
         auth=those(
             "join_key_file", "passwords", "acl", "jwt_keys", "jwt_issuer", "jwt_audience", "anonymous"

@@ -86,6 +86,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     ("--workers", "N", "threads that move messages (default: 1)"),
     ("--policy", "fence|serve", "when its lease runs out (default: fence)"),
     ("--durability", "fsync|os|none", "how messages are kept on disk (default: fsync with --memory)"),
+    ("--metrics", "HOST:PORT", "serve its metrics for Prometheus here (default: nowhere)"),
     ("--join-key-file", "FILE", "holds the secret that a join must prove: the network's"),
     ("--sessions", "N", "clients and children at most"),
     ("--sessions-per-address", "N", "clients and children of one address at most"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import time
 from http import HTTPStatus
 from typing import Final
@@ -15,10 +14,10 @@ from hbroker.http_api.live_network import LiveNetwork
 from hbroker.http_api.middleware.authentication import ApiRequest, may_read
 from hbroker.http_api.problems import refusals
 from hbroker.metrics.exposition import exposition
+from hbroker.metrics.hot_topics import topic_rates
 
 __all__ = ["scrape", "scrape_of"]
 
-_MOST_TOPICS: Final = 50
 _REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -41,22 +40,4 @@ def scrape_of(live: LiveNetwork, accept: str) -> tuple[bytes, str]:
     """The metrics of a network, and the media type of that text. `accept`: as in `exposition`."""
     now = time.monotonic()
     statuses = ((each.status, not each.is_silent(now)) for each in live.nodes().values())
-    return exposition(statuses, _topics(live), accept)
-
-
-def _topics(live: LiveNetwork) -> dict[str, tuple[float, float]]:
-    """The messages received and sent of the hottest topics, for each second, and those of `other`."""
-    sums: dict[str, tuple[float, float]] = {}
-    other = 0.0, 0.0
-    for found in live.hot_topics().values():
-        other = _added(other, found.others)
-        for topic, counts in found.topics.items():
-            sums[topic] = _added(sums.get(topic, (0.0, 0.0)), counts)
-    hottest = heapq.nlargest(_MOST_TOPICS, sums, key=lambda topic: sum(sums[topic]))
-    named = {topic: sums.pop(topic) for topic in hottest}
-    received, sent = (sum(each) for each in zip(other, *sums.values(), strict=True))
-    return {**named, "other": (received, sent)}
-
-
-def _added(before: tuple[float, float], counts: dict[str, float]) -> tuple[float, float]:
-    return before[0] + counts.get("messages_in", 0.0), before[1] + counts.get("messages_out", 0.0)
+    return exposition(statuses, topic_rates(live.hot_topics().values()), accept)

@@ -35,6 +35,7 @@ from hbroker.gateway.access.policy import Check, Decision, Refusal
 from hbroker.gateway.control import Gateway
 from hbroker.gateway.events import WARNINGS
 from hbroker.gateway.reason_codes import Code
+from hbroker.metrics.exposition import gateway_exposition
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
 from hbroker.runtime.credentials import credentials_of, key_log_file, workspace_for
@@ -43,7 +44,8 @@ from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.hosts.service_manager import Watchdog
 from hbroker.runtime.launcher.ports import require_listeners
 from hbroker.runtime.logs import EventLog, audit_fields, level, set_level
-from hbroker.runtime.process_usage import resident_bytes
+from hbroker.runtime.metrics_server import MetricsServer
+from hbroker.runtime.process_usage import process_usage, resident_bytes
 from hbroker.runtime.telemetry import Facts, Recorder
 
 __all__ = ["run_gateway"]
@@ -151,7 +153,11 @@ class _Process:
         # SIGHUP may have come since the files were read.
         self._set_credentials(credentials_of(self._settings.security))
         self._log.info("started", root=format_address(self._settings.root))
+        metrics: MetricsServer | None = None
         try:
+            if self._settings.metrics is not None:
+                metrics = MetricsServer(self._settings.metrics, self._exposition)
+                self._log.info("metrics", address=format_address(metrics.address))
             loop.add_reader(self._core.fileno(), self._iterate)
             self._guard(self._control.start, clock())
             self._iterate()
@@ -159,6 +165,8 @@ class _Process:
             await self._ended.wait()
         finally:
             loop.remove_reader(self._core.fileno())
+            if metrics is not None:
+                await metrics.stop()
             if self._timer is not None:
                 self._timer.cancel()
             if not self._has_failed:
@@ -169,6 +177,10 @@ class _Process:
             self._checkers.shutdown(wait=False, cancel_futures=True)
         self._log.info("ended")
         return int(self._has_failed)
+
+    def _exposition(self, accept: str) -> tuple[bytes, str]:
+        counters = {**self._control.counters(), **process_usage()}
+        return gateway_exposition(self._settings.name, counters, accept)
 
     # Iterations
 

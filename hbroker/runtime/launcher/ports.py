@@ -81,16 +81,21 @@ def listen_for_admin(settings: AdminSettings, *, any_port: bool = False) -> sock
 
 
 def assign(topology: Topology, *, any_port: bool = False) -> Topology:
-    """The topology with a port for each node that has port 0. `any_port`: all nodes, and all listeners of
-    gateways, get any free port.
+    """The topology with a port for each node that has port 0. `any_port`: all nodes, all listeners of
+    gateways, and all that serve metrics, get any free port.
 
     All ports are bound at the same time before the first is released, so no two nodes get the same. Raises
     PortTaken.
     """
     if any_port:
-        topology = replace(topology, gateways=tuple(map(_on_any_port, topology.gateways)))
+        nodes = tuple(replace(node, metrics=_any_port_of(node.metrics)) for node in topology.nodes)
+        topology = replace(topology, nodes=nodes, gateways=tuple(map(_on_any_port, topology.gateways)))
     for gateway in topology.gateways:
         require_listeners(gateway.listeners)
+    serving = [each.metrics for each in topology.nodes] + [each.metrics for each in topology.gateways]
+    for address in serving:
+        if address is not None and not is_tcp_free(address):
+            raise _port_in_use(address)
     ports: dict[str, int] = {}
     with ExitStack() as held:
         for node in topology.nodes:
@@ -103,7 +108,11 @@ def assign(topology: Topology, *, any_port: bool = False) -> Topology:
 
 def _on_any_port(gateway: GatewaySettings) -> GatewaySettings:
     listeners = (replace(listener, address=(listener.address[0], 0)) for listener in gateway.listeners)
-    return replace(gateway, listeners=tuple(listeners))
+    return replace(gateway, listeners=tuple(listeners), metrics=_any_port_of(gateway.metrics))
+
+
+def _any_port_of(address: Address | None) -> Address | None:
+    return None if address is None else (address[0], 0)
 
 
 def _bind(address: Address) -> socket.socket:

@@ -37,6 +37,8 @@ from hbroker.identity.authority import AuthorityCertificate
 from hbroker.identity.certificate import NodeCertificate
 from hbroker.identity.node_identity import Identity
 from hbroker.identity.revocation_list import RevocationAuthority
+from hbroker.metrics.exposition import exposition
+from hbroker.metrics.hot_topics import HotTopics, topic_rates
 from hbroker.protocol.events import LogLevelOrdered, NodeEvent, event_name
 from hbroker.protocol.node import Node
 from hbroker.protocol.status import ProcessFacts
@@ -47,6 +49,7 @@ from hbroker.runtime.credentials import credentials_of, key_log_file, node_certi
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.hosts.service_manager import SOCKETS, Watchdog, tell
 from hbroker.runtime.logs import EventLog, audit_fields, set_level
+from hbroker.runtime.metrics_server import MetricsServer
 from hbroker.runtime.node.event_entries import WARNINGS, entry_of
 from hbroker.runtime.node.revoked_file_watch import RevokedFileWatch
 from hbroker.runtime.node.state_files import NodeStateFiles
@@ -178,6 +181,7 @@ class _Process:
         self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
         self._successor = Successor(self._stop_in_place, lambda: self._log.error("not_replaced"))
         self._watchdog = Watchdog()
+        self._metrics: MetricsServer | None = None
         self._is_stopping = False
         self._drain_s = DRAIN_S
         self._has_failed = False
@@ -202,6 +206,9 @@ class _Process:
         self._log.info("started", address=address, subtree=self._settings.subtree)
         file_watch: asyncio.Task[None] | None = None
         try:
+            if self._settings.metrics is not None:
+                self._metrics = MetricsServer(self._settings.metrics, self._exposition)
+                self._log.info("metrics", address=format_address(self._metrics.address))
             if self._state_writer is not None:
                 self._state_writer.start(lambda: self._wake_driver(loop))
             self._node.start(clock())
@@ -216,6 +223,8 @@ class _Process:
         finally:
             if file_watch is not None:
                 file_watch.cancel()
+            if self._metrics is not None:
+                await self._metrics.stop()
             self._driver.stop()
             if not self._has_failed and self._successor.is_ready:
                 self._endpoint.reset_peers()
@@ -303,6 +312,11 @@ class _Process:
             self._revoked.read_again()
             self._check_revoked()
             self._driver.wake()
+
+    def _exposition(self, accept: str) -> tuple[bytes, str]:
+        """The metrics of this node alone."""
+        topics = topic_rates([HotTopics.parse(self._recorder.hottest_topics.describe())])
+        return exposition([(self._node.status(clock()), True)], topics, accept)
 
     def _process_status(self) -> dict[str, object]:
         """What its status says of the process."""

@@ -1,0 +1,1 @@
+"""The metrics that one process serves of itself."""
