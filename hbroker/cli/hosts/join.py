@@ -107,7 +107,7 @@ def join(
     if detach:
         from hbroker.cli.network.detach import launch
 
-        return launch(arguments, folder / "node.log")
+        return launch([*arguments, "--pid-file", str(folder / "node.pid")], folder / "node.log")
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "hbroker", *arguments])
 

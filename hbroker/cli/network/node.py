@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -12,6 +12,7 @@ import click
 from hbroker.cli.commands import command
 from hbroker.cli.flags import (
     FILE,
+    PATH,
     authority_flag,
     completed,
     given_flags,
@@ -103,6 +104,12 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
     metavar="FILE",
     help="keep its state on disk, for the next start: in this file, in files beside it, and in FILE.store",
 )
+@click.option(
+    "--pid-file",
+    type=PATH,
+    metavar="FILE",
+    help="write its process id here once it has joined, and remove the file at the end",
+)
 @authority_flag
 @click.option(
     "--identity",
@@ -121,6 +128,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
 def node(
     config: str | None,
     name: str | None,
+    pid_file: Path | None,
     state_dir: Path,
     log_format: Style,
     log_level: str,
@@ -134,19 +142,17 @@ def node(
     from hbroker.runtime.launcher import ports
     from hbroker.runtime.node.process import run_node
     from hbroker.runtime.node.successor import Predecessor
-    from hbroker.topology.document import COMMAND_LINE
 
     predecessor = Predecessor.of_environment()
     given = given_flags()
-    if config is None and set(given) <= {"log_format", "log_level", "state_dir"}:
+    if config is None and set(given) <= {"log_format", "log_level", "pid_file", "state_dir"}:
         config = _DEFAULT_FILE
     if config is not None and name is not None:
         refuse_beside_config([key for key in flags if key not in (*_PROCESS_FLAGS, "root")])
 
     def configure_logs(settings: NodeSettings, file: NodeFile | None) -> None:
-        style = file.log_format if file and file.log_format and "log_format" not in given else log_format
-        level = file.log_level if file and file.log_level and "log_level" not in given else log_level
-        logs.configure(node=settings.name, style=cast("Style", style), level=level)
+        style, level = _log_settings(file, given, log_format, log_level)
+        logs.configure(node=settings.name, style=style, level=level)
 
     def read() -> tuple[NodeSettings, NodeFile | None]:
         return _read(config, name, state_dir, flags)
@@ -159,11 +165,7 @@ def node(
     settings, file = read()
     memory = file.memory if file else flags["memory"] and Path(flags["memory"])
     if memory is None and settings.has_store:
-        raise ConfigError(
-            "there is no place for messages on disk",
-            file=config or COMMAND_LINE,
-            remedy="add --memory FILE: the store is beside that file",
-        )
+        raise _no_place(config)
     configure_logs(settings, file)
     sockets = predecessor.sockets_for(settings)
     predecessor.await_end()
@@ -171,10 +173,37 @@ def node(
         ports.require_free(settings.listen)
 
     def ready(address: Address) -> None:
+        if pid_file is not None:
+            pid_file.write_text(f"{os.getpid()}\n")
         print_ready(settings.name, f"{settings.subtree!r} on {format_address(address)}")
         tell("READY=1")
 
-    return run_node(settings, on_ready=ready, state_path=memory, reload=reload, sockets=sockets)
+    try:
+        return run_node(settings, on_ready=ready, state_path=memory, reload=reload, sockets=sockets)
+    finally:
+        _remove_pid(pid_file)
+
+
+def _no_place(config: str | None) -> ConfigError:
+    from hbroker.topology.document import COMMAND_LINE
+
+    remedy = "add --memory FILE: the store is beside that file"
+    return ConfigError("there is no place for messages on disk", file=config or COMMAND_LINE, remedy=remedy)
+
+
+def _log_settings(
+    file: NodeFile | None, given: Container[str], log_format: Style, log_level: str
+) -> tuple[Style, str]:
+    """How it logs: as the flags say, as far as they were given, and otherwise as the file says."""
+    style = file.log_format if file and file.log_format and "log_format" not in given else log_format
+    level = file.log_level if file and file.log_level and "log_level" not in given else log_level
+    return cast("Style", style), level
+
+
+def _remove_pid(file: Path | None) -> None:
+    """Removes the file, unless it is of the process that has replaced this one."""
+    if file is not None and file.exists() and file.read_text() == f"{os.getpid()}\n":
+        file.unlink()
 
 
 def _read(
