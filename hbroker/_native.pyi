@@ -78,6 +78,7 @@ class Config:
     - `workspace_rates`: how many messages a node takes in a second on the topics of a workspace, by its name.
     - `credentials`: with which all its datagrams are sealed (ADR 35); None: security is off, and nothing is
       sealed.
+    - `traces`: messages with a sampled `traceparent` have spans, for `take_spans`.
     """
 
     def __new__(
@@ -107,10 +108,13 @@ class Config:
         requires_tokens: bool = False,
         workspace: str = "",
         workspace_rates: Sequence[tuple[str, int]] = ...,
+        traces: bool = False,
     ) -> Config: ...
     @property
     def publisher(self) -> int:
         """The publisher id of its messages: that of this session and this run (§7.9)."""
+    def take_spans(self) -> tuple[list[Span], int]:
+        """The spans since the last call, and how many were dropped because there were too many."""
 
 # Events -------------------------------------------------------------------------------------------------------------
 # poll_events() returns a list of these frozen classes. Those that control logic reads have a constructor, for
@@ -299,6 +303,30 @@ class SessionStatus:
     queued: int
     queued_bytes: int
     dropped: dict[str, int]
+
+@final
+class Span:
+    """A part of the life of a message that has a sampled `traceparent` (docs/traces.md).
+
+    - `kind`: `gateway` (from its client until the network has answered), `owner` (until it was acknowledged),
+      `delivery` (until a copy was sent to a subscriber, at `peer`), `client` (at a gateway: until it was
+      written to its client).
+    - `trace`, `parent`: the 16 bytes of the trace and the 8 bytes of the publisher's span.
+    - `publisher`, `sequence`: of the message (§7.9). `is_from_gateway`: a gateway has sent it to its owner.
+    - `started`, `ended`: microseconds, by the clock of the core.
+    """
+
+    kind: str
+    trace: bytes
+    parent: bytes
+    publisher: int
+    sequence: int
+    topic: str
+    qos: int
+    is_from_gateway: bool
+    started: int
+    ended: int
+    peer: str | None
 
 @final
 class Load:

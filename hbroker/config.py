@@ -227,7 +227,7 @@ class GatewaySettings:
     `root`: the address of the network's root. `listen`: the address of the gateway's UDP socket; None: any
     free port. `workers`: threads for MQTT connections; 0: one for each CPU. `join_key`: the network's join
     key, which authenticates what gateways send each other. `server_reference`: sent to clients when the
-    gateway ends (MQTT 5 §4.11). `metrics`: as in `NodeSettings`.
+    gateway ends (MQTT 5 §4.11). `metrics`, `traces`: as in `NodeSettings`.
     """
 
     name: str
@@ -243,6 +243,7 @@ class GatewaySettings:
     security: SecuritySettings = field(default_factory=SecuritySettings)
     workspaces: tuple[WorkspaceQuotas, ...] = ()
     metrics: Address | None = None
+    traces: str = ""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -378,6 +379,7 @@ class NodeSettings:
     the secret that a JOIN must prove (docs/protocol.md §5.5); empty: nothing is proved. `durability`: whether
     messages that wait for sessions, and retained ones, are stored on disk; None: they are, synced, if the
     node has a place for its state files. `metrics`: where it serves its metrics (TCP); None: nowhere.
+    `traces`: the URL of a collector to which it sends spans of messages (docs/traces.md); empty: to none.
     """
 
     name: str
@@ -395,6 +397,7 @@ class NodeSettings:
     security: SecuritySettings = field(default_factory=SecuritySettings)
     workspaces: tuple[WorkspaceQuotas, ...] = ()
     metrics: Address | None = None
+    traces: str = ""
 
     @property
     def subtrees(self) -> tuple[str, ...]:

@@ -145,6 +145,13 @@ token_flag: Final = click.option(
     help="its token, if the network requires tokens (default: $HBROKER_TOKEN, or the operator's of the "
     "network which runs on this host)",
 )
+traces_flag: Final = click.option(
+    "--traces",
+    metavar="URL",
+    help="send spans of messages to this OpenTelemetry collector (OTLP over HTTP)",
+)
+"""Adds `--traces`."""
+
 telemetry_flag: Final = click.option(
     "--telemetry",
     type=FILE,
@@ -251,9 +258,11 @@ def completed(
     security: SecuritySettings,
     network: Topology | None,
     requires_tokens: bool | None = None,
+    traces: str | None = None,
 ) -> Process:
-    """The settings, changed by `--telemetry` if it is given; without a join key, with the key of the network
-    on this host that has the same root; and with the security of the flags, or of that network.
+    """The settings, changed by `--telemetry` and `--traces` if they are given; without a join key, with the
+    key of the network on this host that has the same root; and with the security of the flags, or of that
+    network.
 
     Without the network's key, a gateway could not read the records of other gateways, nor they its own.
     `network`: the topology of `--config`. For it the keys of `hbroker keys init` serve, too.
@@ -279,6 +288,10 @@ def completed(
     if telemetry:
         written = replace(settings.telemetry, enabled=True, directory=telemetry)
         settings = replace(settings, telemetry=written)
+    if traces:
+        from hbroker.topology.flags import traces_from_flag
+
+        settings = replace(settings, traces=traces_from_flag(traces))
     if settings.join_key:
         return settings
     root: Address | None = settings.root

@@ -30,6 +30,7 @@ from hbroker.topology.sections import (
     read_join_key,
     read_limits,
     read_node,
+    read_traces,
     read_workspaces,
 )
 
@@ -111,6 +112,14 @@ def root_from_flag(text: str) -> Address:
     report.raise_if_any()
     assert address is not None, "an address that cannot be read was reported"
     return address
+
+
+def traces_from_flag(text: str) -> str:
+    """The URL of a collector of spans. Raises ConfigErrors."""
+    report = Report(COMMAND_LINE)
+    endpoint = read_traces(_scalar(text), report)
+    report.raise_if_any()
+    return endpoint
 
 
 def join_key_from_file(path: Path) -> bytes:

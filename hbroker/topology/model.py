@@ -73,6 +73,14 @@ class Topology:
             gateways=tuple(replace(gateway, telemetry=settings) for gateway in self.gateways),
         )
 
+    def with_traces(self, endpoint: str) -> Topology:
+        """The same network, whose nodes and gateways send spans to this collector; empty: to none."""
+        return replace(
+            self,
+            nodes=tuple(replace(node, traces=endpoint) for node in self.nodes),
+            gateways=tuple(replace(gateway, traces=endpoint) for gateway in self.gateways),
+        )
+
     def with_join_key(self, key: bytes) -> Topology:
         """The same network, with this join key for all its processes."""
         return replace(

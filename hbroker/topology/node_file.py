@@ -25,6 +25,7 @@ from hbroker.topology.sections import (
     read_join_key,
     read_node,
     read_tokens,
+    read_traces,
     read_workspaces,
 )
 
@@ -39,6 +40,7 @@ _KEYS: Final = (
     "join_key_file",
     *_PATHS,
     "tokens",
+    "traces",
     "log_format",
     "log_level",
     *LIMIT_KEYS,
@@ -106,6 +108,7 @@ def _read(
     quotas = optional(values, "workspaces", lambda value, _: read_workspaces(value, report)) or ()
     paths = {key: _read_path(values, key, report, directory) for key in _PATHS}
     requires_tokens = optional(values, "tokens", lambda value, _: read_tokens(value, report))
+    traces = optional(values, "traces", lambda value, _: read_traces(value, report))
     log_format = _read_word(values, "log_format", LOG_FORMATS, report)
     log_level = _read_word(values, "log_level", LOG_LEVELS, report)
     settings = parsed.settings(join_key, limits, root, quotas)
@@ -115,6 +118,7 @@ def _read(
         settings,
         security=SecuritySettings(paths["authority"], paths["identity"]),
         telemetry=TelemetrySettings(directory=paths["telemetry"]),
+        traces=traces or "",
     )
     memory = Path(paths["memory"]) if paths["memory"] else None
     return NodeFile(settings, requires_tokens, memory, log_format, log_level)

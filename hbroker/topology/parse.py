@@ -26,6 +26,7 @@ from hbroker.topology.sections import (
     read_node,
     read_telemetry,
     read_tokens,
+    read_traces,
     read_workspaces,
 )
 
@@ -62,18 +63,14 @@ def parse(
         access = read_access(auth, report, directory)
     limits = read_limits(sections["limits"], report) if "limits" in sections else Limits()
     workspaces = read_workspaces(sections["workspaces"], report) if "workspaces" in sections else ()
-    telemetry = TelemetrySettings()
-    if "telemetry" in sections:
-        telemetry = read_telemetry(sections["telemetry"], report, directory)
+    telemetry, traces = _telemetry(sections, report, directory)
     parsed_nodes: list[ParsedNode] = []
     if "nodes" in sections:
         items = report.items(sections["nodes"], "nodes")
         parsed_nodes = [read_node(item, index, report, resolve) for index, item in enumerate(items, 1)]
     gateways = _gateways(sections, report, resolve, directory)
     bridges = _bridges(sections, report, directory)
-    admin = ParsedAdmin(None, AdminSettings())
-    if "admin" in sections:
-        admin = read_admin(sections["admin"], report, resolve, directory)
+    admin = _admin(sections, report, resolve, directory)
     is_secure, requires_tokens = _read_security(sections, report)
     plan = None
     if "plan" in sections:
@@ -98,7 +95,7 @@ def parse(
         bridges=tuple(bridge_settings(bridge, root, join_key) for bridge in bridges),
         admin=admin.settings and replace(admin.settings, root=root, join_key=join_key),
     )
-    return network.with_telemetry(telemetry)
+    return network.with_telemetry(telemetry).with_traces(traces)
 
 
 def _gateways(
@@ -115,6 +112,21 @@ def _bridges(sections: dict[str, yaml.Node], report: Report, directory: Path) ->
         return []
     items = report.items(sections["bridges"], "bridges", "- {name: …, addresses: …, topics: …}")
     return [read_bridge(item, index, report, directory) for index, item in enumerate(items, 1)]
+
+
+def _telemetry(
+    sections: dict[str, yaml.Node], report: Report, directory: Path
+) -> tuple[TelemetrySettings, str]:
+    """How all processes write their load, and where they send spans."""
+    telemetry = optional(sections, "telemetry", lambda value, _: read_telemetry(value, report, directory))
+    traces = optional(sections, "traces", lambda value, _: read_traces(value, report))
+    return telemetry or TelemetrySettings(), traces or ""
+
+
+def _admin(sections: dict[str, yaml.Node], report: Report, resolve: Resolver, directory: Path) -> ParsedAdmin:
+    if "admin" not in sections:
+        return ParsedAdmin(None, AdminSettings())
+    return read_admin(sections["admin"], report, resolve, directory)
 
 
 def _read_security(sections: dict[str, yaml.Node], report: Report) -> tuple[bool, bool]:

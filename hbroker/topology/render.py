@@ -50,6 +50,7 @@ def render(topology: Topology) -> str:
         limits=_changed(root.limits, Limits()),
         workspaces={each.name: _changed(each, WorkspaceQuotas(each.name)) for each in root.workspaces},
         telemetry=_changed(topology.telemetry, TelemetrySettings()),
+        traces=topology.root.traces,
         plan=plan and asdict(plan) | {"predicted": dict(plan.predicted)},
     )
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

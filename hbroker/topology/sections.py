@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -36,6 +37,7 @@ SECTIONS = (
     "limits",
     "workspaces",
     "telemetry",
+    "traces",
     "plan",
 )
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy", "durability", "metrics")
@@ -348,6 +350,19 @@ def read_telemetry(node: yaml.Node, report: Report, directory: Path) -> Telemetr
         message = f"a file is about {settings.file} s, less than an interval of {settings.interval} s"
         report.error(node, message, "give `file` no less than `interval`")
     return settings
+
+
+def read_traces(node: yaml.Node, report: Report) -> str:
+    """The URL of a collector of spans; empty: it is not valid."""
+    text = report.text(node, "traces")
+    if text is None:
+        return ""
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.netloc:
+        remedy = "write the URL of a collector, as `http://127.0.0.1:4318/v1/traces`"
+        report.error(node, f"{text[:80]!r} is no URL of http or https", remedy)
+        return ""
+    return text
 
 
 def _read_key_file(node: yaml.Node, report: Report, directory: Path) -> bytes:

@@ -21,6 +21,7 @@ from hbroker.cli.flags import (
     state_dir_flag,
     telemetry_flag,
     token_flag,
+    traces_flag,
 )
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
 @token_flag
 @state_dir_flag
 @telemetry_flag
+@traces_flag
 @log_flags
 def gateway(
     config: str | None,
@@ -100,6 +102,7 @@ def gateway(
     token: str | None,
     state_dir: Path,
     telemetry: str | None,
+    traces: str | None,
     log_format: Style,
     log_level: str,
     **keys: str | None,
@@ -118,7 +121,7 @@ def gateway(
             found, network = _from_file(config, name, root, has_policy=bool(policy))
         else:
             found = _from_flags(name, root, listener, workspace, keys, has_policy=bool(policy))
-        return completed(found, state_dir, telemetry, security, network)
+        return completed(found, state_dir, telemetry, security, network, traces=traces)
 
     settings = read()
 

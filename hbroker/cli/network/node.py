@@ -22,6 +22,7 @@ from hbroker.cli.flags import (
     refuse_beside_config,
     state_dir_flag,
     telemetry_flag,
+    traces_flag,
 )
 from hbroker.errors import ConfigError
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from hbroker.topology.node_file import NodeFile
 
 _DEFAULT_FILE: Final = "/etc/hbroker/node.yaml"
-_PROCESS_FLAGS: Final = ("memory", "authority", "identity", "tokens", "telemetry")
+_PROCESS_FLAGS: Final = ("memory", "authority", "identity", "tokens", "telemetry", "traces")
 """The flags of the process that a node's file has, too."""
 
 _TEXT = """\
@@ -124,6 +125,7 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
 )
 @state_dir_flag
 @telemetry_flag
+@traces_flag
 @log_flags
 def node(
     config: str | None,
@@ -224,8 +226,8 @@ def _read(
         found, security, requires_tokens = file.settings, file.settings.security, file.requires_tokens
     else:
         found = _from_flags(name, flags)
-    telemetry = None if file else flags["telemetry"]
-    return completed(found, state_dir, telemetry, security, network, requires_tokens), file
+    telemetry, traces = (None, None) if file else (flags["telemetry"], flags["traces"])
+    return completed(found, state_dir, telemetry, security, network, requires_tokens, traces), file
 
 
 def _from_file(config: str, flags: Mapping[str, Any]) -> NodeFile:
@@ -235,7 +237,7 @@ def _from_file(config: str, flags: Mapping[str, Any]) -> NodeFile:
     values = {key: value for key, value in flags.items() if key not in ("also", "workspace")}
     for key in ("join_key_file", *_PROCESS_FLAGS):
         # A path in the file is relative to its folder.
-        if key != "tokens" and values[key]:
+        if key not in ("tokens", "traces") and values[key]:
             values[key] = os.path.abspath(values[key])
     return load_node(config, values, also=flags["also"], workspaces=flags["workspace"])
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::association::credentials::Credentials;
+use crate::load::spans::SpanLog;
 use crate::publisher_id::publisher_id;
 use crate::token::TokenKeys;
 use crate::workspace::Workspace;
@@ -69,6 +70,8 @@ pub struct Config {
     pub idle_timeout: Micros,
     /// Count by topic, and time messages, for a reader that asks each second.
     pub telemetry: bool,
+    /// Messages with a sampled `traceparent` have spans, which go here.
+    pub spans: Option<Arc<SpanLog>>,
 }
 
 impl Config {

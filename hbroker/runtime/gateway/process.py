@@ -47,6 +47,7 @@ from hbroker.runtime.logs import EventLog, audit_fields, level, set_level
 from hbroker.runtime.metrics_server import MetricsServer
 from hbroker.runtime.process_usage import process_usage, resident_bytes
 from hbroker.runtime.telemetry import Facts, Recorder
+from hbroker.runtime.traces import span_sender
 
 __all__ = ["run_gateway"]
 
@@ -111,6 +112,8 @@ class _Process:
         listen = settings.listen or listen_for(settings.root)
         self._native = NativeGateway(config, listen, workers=settings.workers, limits=settings.limits)
         self._core = self._native.core
+        unix_offset_us = time.time_ns() // 1000 - clock()
+        self._spans = span_sender(config, "gateway", settings.name, settings.traces, unix_offset_us)
         self._hook = policy
         self._reload = reload
         self._on_ready: Callable[[tuple[str, ...]], None] | None = on_ready
@@ -128,7 +131,7 @@ class _Process:
             loaded,
             run=secrets.randbits(63),
             publisher=config.publisher,
-            unix_offset_us=time.time_ns() // 1000 - clock(),
+            unix_offset_us=unix_offset_us,
             version=version,
             process_counters=lambda: {"rss_bytes": resident_bytes()},
         )
@@ -154,7 +157,10 @@ class _Process:
         self._set_credentials(credentials_of(self._settings.security))
         self._log.info("started", root=format_address(self._settings.root))
         metrics: MetricsServer | None = None
+        sending: asyncio.Task[None] | None = None
         try:
+            if self._spans is not None:
+                sending = asyncio.create_task(self._spans.run())
             if self._settings.metrics is not None:
                 metrics = MetricsServer(self._settings.metrics, self._exposition)
                 self._log.info("metrics", address=format_address(metrics.address))
@@ -167,12 +173,16 @@ class _Process:
             loop.remove_reader(self._core.fileno())
             if metrics is not None:
                 await metrics.stop()
+            if sending is not None:
+                sending.cancel()
             if self._timer is not None:
                 self._timer.cancel()
             if not self._has_failed:
                 self._control.leave()
                 await asyncio.to_thread(self._core.drain, LEAVE_S)
             self._core.shutdown()
+            if self._spans is not None:
+                await asyncio.to_thread(self._spans.stop)
             self._recorder.stop()
             self._checkers.shutdown(wait=False, cancel_futures=True)
         self._log.info("ended")
@@ -379,6 +389,7 @@ def _core_config(settings: GatewaySettings) -> Config:
         receive_bytes=_RECEIVE_BYTES,
         for_many=True,
         telemetry=settings.telemetry.is_on,
+        traces=bool(settings.traces),
         credentials=credentials_of(settings.security),
     )
 

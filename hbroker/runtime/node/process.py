@@ -57,6 +57,7 @@ from hbroker.runtime.node.successor import Successor
 from hbroker.runtime.node.writer_threads import StateWriter
 from hbroker.runtime.process_usage import process_usage
 from hbroker.runtime.telemetry import Facts, Recorder
+from hbroker.runtime.traces import span_sender
 from hbroker.subtree import is_within
 
 __all__ = ["core_config", "run_node"]
@@ -125,6 +126,7 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
         workspace_rates=[
             (each.name, each.messages_per_second) for each in settings.workspaces if each.messages_per_second
         ],
+        traces=bool(settings.traces),
     )
 
 
@@ -149,7 +151,11 @@ class _Process:
         report = partial(self._report_disk_fault, "files")
         self._state_writer = None if files is None else StateWriter(files, self._log, report)
         restored = None if self._state_writer is None else self._state_writer.load()
-        self._endpoint = _new_endpoint(settings, incarnation, sockets)
+        config = core_config(settings, incarnation)
+        self._endpoint = _new_endpoint(config, settings, sockets)
+        self._spans = span_sender(
+            config, "node", settings.name, settings.traces, self._endpoint.unix_offset_us
+        )
         self._warn_of_security(settings)
         self._configured, self._reload = settings, reload
         self._authorities = _authorities(settings)
@@ -204,7 +210,7 @@ class _Process:
         self._read_credentials()  # SIGHUP may have come since the start.
         address = format_address(self._settings.address)
         self._log.info("started", address=address, subtree=self._settings.subtree)
-        file_watch: asyncio.Task[None] | None = None
+        tasks: list[asyncio.Task[None]] = []
         try:
             if self._settings.metrics is not None:
                 self._metrics = MetricsServer(self._settings.metrics, self._exposition)
@@ -213,7 +219,9 @@ class _Process:
                 self._state_writer.start(lambda: self._wake_driver(loop))
             self._node.start(clock())
             self._endpoint.run_store()
-            file_watch = asyncio.create_task(self._watch_files())
+            tasks.append(asyncio.create_task(self._watch_files()))
+            if self._spans is not None:
+                tasks.append(asyncio.create_task(self._spans.run()))
             if self._node.is_in_doubt:
                 self._log.warning("waits", why="delegations were lost: what it may have delegated must end")
             self._check_revoked()
@@ -221,8 +229,8 @@ class _Process:
             self._recorder.start(self._facts)
             await self._ended.wait()
         finally:
-            if file_watch is not None:
-                file_watch.cancel()
+            for task in tasks:
+                task.cancel()
             if self._metrics is not None:
                 await self._metrics.stop()
             self._driver.stop()
@@ -231,6 +239,8 @@ class _Process:
             elif not self._has_failed:
                 await asyncio.to_thread(self._endpoint.drain, self._drain_s)
             self._endpoint.shutdown()
+            if self._spans is not None:
+                await asyncio.to_thread(self._spans.stop)
             self._check_store()
             self._recorder.stop()
             if self._state_writer is not None:
@@ -424,10 +434,9 @@ class _Process:
         self._node.audit(clock(), event, audit_fields(self._configured.name, event, entry))
 
 
-def _new_endpoint(settings: NodeSettings, incarnation: int, sockets: Sequence[int]) -> Endpoint:
+def _new_endpoint(config: Config, settings: NodeSettings, sockets: Sequence[int]) -> Endpoint:
     """The endpoint, on these sockets, or on new ones, which the service manager then keeps. Raises
     OSError."""
-    config = core_config(settings, incarnation)
     endpoint = Endpoint(config, settings.listen, settings.workers, list(sockets))
     if not sockets:
         tell("FDSTORE=1", f"FDNAME={SOCKETS}", descriptors=endpoint.descriptors)

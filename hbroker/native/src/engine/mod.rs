@@ -41,6 +41,7 @@ use crate::config::Config;
 use crate::engine::fragmentation::fragments::Splitter;
 use crate::engine::handover::moves::Moves;
 use crate::engine::metrics::counters::{Counters, Drop};
+use crate::engine::metrics::message_metrics::Departed;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::owner::home_workers::HomeWorkers;
 use crate::engine::owner::member_fitness::MemberFitness;
@@ -157,8 +158,7 @@ pub struct Engine {
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
-    /// When the messages that are timed, and have just been sent, arrived.
-    departed: Vec<Micros>,
+    departed: Departed,
     housekeeping: Micros,
     /// For the packets of the next datagram. Made when first needed: the clients of a pool use the pool's
     /// buffers instead.
@@ -195,6 +195,7 @@ impl Engine {
                 member_fitness: (workers > 1).then(|| Arc::clone(&shared.member_fitness)),
                 counters: Counters::default(),
                 load: config.counts_load().then(|| Box::new(Load::new())),
+                spans: config.spans.clone(),
                 storing: None,
                 stored_before: None,
                 handoffs: VecDeque::new(),
@@ -208,7 +209,7 @@ impl Engine {
             sender_rights: None,
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
-            departed: Vec::new(),
+            departed: Departed::default(),
             housekeeping: Micros::MAX,
             view_buffers: None,
             shared,

@@ -10,22 +10,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Micros;
+use crate::load::spans::Traced;
 
 pub const BUCKETS: usize = 96;
 /// About how many messages are timed in an interval, and the highest value of `every`.
 const TIMED: u64 = 2_048;
 const MOST_EVERY: u32 = 256;
 
-/// The time of receipt of a timed message.
+/// The time of receipt of a timed message, and what its spans need.
 #[derive(Debug)]
 pub struct Sample {
     received: Micros,
     is_over: AtomicBool,
+    traced: Option<Arc<Traced>>,
 }
 
 impl Sample {
     pub fn new(received: Micros) -> Self {
-        Self { received, is_over: AtomicBool::new(false) }
+        Self { received, is_over: AtomicBool::new(false), traced: None }
+    }
+
+    /// Of a message that has spans. It is not timed.
+    pub fn traced(traced: Arc<Traced>) -> Self {
+        Self { received: traced.started, is_over: AtomicBool::new(true), traced: Some(traced) }
+    }
+
+    /// What its spans need; `None`: the message has none.
+    pub fn spans(&self) -> Option<&Arc<Traced>> {
+        self.traced.as_ref()
     }
 
     /// The time of receipt, for the first copy that leaves; `None` for the others.

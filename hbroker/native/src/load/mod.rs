@@ -4,12 +4,15 @@
 //! engine, mqtt ──> Load (one for each worker) ──> topics    messages and bytes by topic
 //!                                             ──> latency   a histogram
 //! core, mqtt::metrics ──> Taker ──> Report
+//!
+//! engine, mqtt ──> spans (one log for each process)             single messages, for traces
 //! ```
 //!
 //! Each worker counts under the lock that it holds anyway. A reader exchanges the worker's [`Load`] for an
 //! empty one under that lock, and does the rest without it.
 
 pub mod latency;
+pub mod spans;
 pub mod topics;
 
 use std::cell::Cell;

@@ -102,6 +102,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<values::messages::Message>()?;
     module.add_class::<values::sessions::SessionStatus>()?;
     module.add_class::<values::load::Load>()?;
+    module.add_class::<values::spans::Span>()?;
     module.add_class::<topics::SubscriptionTrie>()?;
     module.add_function(wrap_pyfunction!(topics::topic_is_valid, module)?)?;
     module.add_function(wrap_pyfunction!(topics::filter_is_valid, module)?)?;

@@ -1,10 +1,14 @@
 //! What an engine gives to telemetry (docs/telemetry.md): the load of an interval, and the gauges at its end.
 
+use std::sync::Arc;
+
 use crate::Micros;
-use crate::engine::Engine;
 use crate::engine::metrics::counters::Counters;
+use crate::engine::metrics::message_metrics::Departed;
+use crate::engine::{Engine, Side};
 use crate::link::Link;
 use crate::load::Load;
+use crate::load::spans::{SpanKind, SpanLog};
 
 /// How many links and sessions are looked at while the lock is held once.
 const POSITIONS: usize = 2_048;
@@ -29,16 +33,32 @@ impl Engine {
         self.out.counters.clone()
     }
 
-    /// The datagrams that were built last are sent now. `now` is called only if a message is timed.
+    /// Where the spans of messages go, and the publisher id of this engine; `None`: no message has spans.
+    pub fn span_log(&self) -> Option<(&Arc<SpanLog>, u64)> {
+        self.out.spans.as_ref().map(|log| (log, self.config.publisher()))
+    }
+
+    /// The datagrams that were built last are sent now. `now` is called only if a message is timed, or has
+    /// spans.
     pub fn note_departure(&mut self, now: impl FnOnce() -> Micros) {
-        if self.departed.is_empty() {
+        let Departed { timed, copies } = &mut self.departed;
+        let distributed = match &mut self.side {
+            Side::Node(forwarder) => Some(forwarder.traced_and_distributed()),
+            Side::Client(_) => None,
+        };
+        let is_nothing_distributed = distributed.as_ref().is_none_or(|distributed| distributed.is_empty());
+        if timed.is_empty() && copies.is_empty() && is_nothing_distributed {
             return;
         }
         let now = now();
-        for received in self.departed.drain(..) {
+        for received in timed.drain(..) {
             if let Some(load) = &mut self.out.load {
                 load.latency.note(now.saturating_sub(received));
             }
+        }
+        copies.drain(..).for_each(|(traced, peer)| traced.end(SpanKind::Delivery, now, Some(peer)));
+        for traced in distributed.into_iter().flat_map(|distributed| distributed.drain(..)) {
+            traced.end(SpanKind::Owner, now, None);
         }
     }
 

@@ -8,12 +8,14 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::Micros;
 use crate::link::{Link, Queued};
 use crate::load::Load;
 use crate::load::latency::Sample;
+use crate::load::spans::Traced;
 use crate::load::topics::TopicSlot;
 use crate::wire::{PublishView, publish_of};
 
@@ -73,6 +75,11 @@ impl MessageMetrics {
         Self { topic_slot: topic_slot.unwrap_or_default(), sample, ..Self::of(publish) }
     }
 
+    /// The message has spans. It is not timed then.
+    pub fn trace(&mut self, traced: &Arc<Traced>) {
+        self.sample = Some(Arc::new(Sample::traced(Arc::clone(traced))));
+    }
+
     /// The sample that times the message.
     pub fn sample(&self) -> Option<&Arc<Sample>> {
         self.sample.as_ref()
@@ -110,9 +117,9 @@ impl MessageMetrics {
             if self.is_later_fragment {
                 load.topics.note_later_out(topic_slot, count);
             }
-            if let Some(sample) = &self.sample {
-                timed.add(packet, sample);
-            }
+        }
+        if let Some(sample) = &self.sample {
+            timed.add(packet, sample);
         }
     }
 
@@ -135,7 +142,7 @@ pub struct Timed(VecDeque<(Queued, Arc<Sample>)>);
 
 impl Timed {
     pub fn add(&mut self, packet: Queued, sample: &Arc<Sample>) {
-        if self.0.len() < MOST_TIMED && !sample.is_over() {
+        if self.0.len() < MOST_TIMED && (!sample.is_over() || sample.spans().is_some()) {
             self.0.push_back((packet, Arc::clone(sample)));
         }
     }
@@ -145,12 +152,24 @@ impl Timed {
     }
 
     /// Takes out the messages that have been sent. For each that was the first of its copies to be sent, the
-    /// arrival time goes to `departed`.
-    pub fn take_departed(&mut self, link: &Link, departed: &mut Vec<Micros>) {
+    /// arrival time goes to `departed`; each that has spans goes there, too.
+    pub fn take_departed(&mut self, link: &Link, departed: &mut Departed) {
         self.0.retain(|(packet, sample)| {
             let has_left = link.has_left(*packet);
-            departed.extend(has_left.then(|| sample.end()).flatten());
+            if has_left {
+                departed.timed.extend(sample.end());
+                departed.copies.extend(sample.spans().map(|traced| (Arc::clone(traced), link.peer())));
+            }
             !has_left
         });
     }
+}
+
+/// The messages that have just been sent.
+#[derive(Default)]
+pub struct Departed {
+    /// When those that are timed arrived.
+    pub timed: Vec<Micros>,
+    /// Copies of those that have spans, and to whom they were sent.
+    pub copies: Vec<(Arc<Traced>, SocketAddr)>,
 }

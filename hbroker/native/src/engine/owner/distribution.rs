@@ -9,6 +9,7 @@
 //! consecutive sequence numbers. Each message is acknowledged separately.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use slab::Slab;
 use smallvec::SmallVec;
@@ -19,6 +20,7 @@ use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage
 use crate::engine::sessions::target::{Target, Targets};
 use crate::engine::transport::delivery_records::{Origin, Ticket, TicketSpan};
 use crate::engine::transport::outbound::{ByWorker, Handoff, Outbound};
+use crate::load::spans::Traced;
 use crate::topic::Region;
 use crate::wire::{MessageId, PublishView};
 
@@ -36,6 +38,8 @@ struct Pending {
     /// The number of messages that are not distributed yet.
     open: u32,
     topic: Topic,
+    /// If it is a single message that has spans.
+    traced: Option<Arc<Traced>>,
 }
 
 /// Most topics fit in place.
@@ -48,6 +52,8 @@ pub struct Distribution {
     open: usize,
     /// The records of `QoS` 2, by the id of their first message.
     by_id: BTreeMap<MessageId, u32>,
+    /// Messages that have spans, and are distributed since these were read.
+    pub traced_and_distributed: Vec<Arc<Traced>>,
     /// For the bytes of the messages that are queued.
     pub copy_blocks: CopyBlocks,
 }
@@ -59,6 +65,7 @@ impl Distribution {
             pending: Slab::new(),
             open: 0,
             by_id: BTreeMap::new(),
+            traced_and_distributed: Vec::new(),
             copy_blocks: CopyBlocks::default(),
         }
     }
@@ -70,12 +77,17 @@ impl Distribution {
         let topic = SmallVec::from_slice(topic.as_bytes());
         let copies = SmallVec::from_elem(1, count.into());
         let (origin, redirected) = (Some(origin), Vec::new());
-        let pending = Pending { origin, redirected, id, copies, open: count.into(), topic };
+        let pending = Pending { origin, redirected, id, copies, open: count.into(), topic, traced: None };
         let key =
             u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
         self.open += usize::from(count);
         self.by_id.extend(id.map(|id| (id, key)));
         TicketSpan { first: Ticket { worker: self.worker, position: 0, key }, count }
+    }
+
+    /// The message of this ticket has spans.
+    pub fn trace(&mut self, ticket: Ticket, traced: Arc<Traced>) {
+        self.pending[ticket.key as usize].traced = Some(traced);
     }
 
     /// An open message was received again, over another link: its PUBACK will go there. Returns false if the
@@ -185,7 +197,7 @@ impl Distribution {
         mut done: impl FnMut(Origin, u64),
     ) -> u64 {
         debug_assert_eq!(first.worker, self.worker);
-        let Self { pending, open, by_id, .. } = self;
+        let Self { pending, open, by_id, traced_and_distributed, .. } = self;
         let key = first.key as usize;
         let Some(record) = pending.get_mut(key) else {
             return count.into();
@@ -210,7 +222,7 @@ impl Distribution {
         *open -= run;
         if record.open == 0 {
             record.id.inspect(|id| _ = by_id.remove(id));
-            pending.remove(key);
+            traced_and_distributed.extend(pending.remove(key).traced);
         }
         unknown
     }

@@ -28,6 +28,7 @@ use crate::engine::{Engine, Side};
 use crate::keyed_hash::KeyedHash;
 use crate::link::receive::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
+use crate::load::spans::{SpanKind, TraceContext, Traced};
 use crate::publisher_id::publisher_id;
 use crate::tables::jurisdiction::{Cut, Decision};
 use crate::tables::retained::{Offer, RetainedFragment, RetainedStore};
@@ -125,7 +126,9 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
-        let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.topic_slot);
+        let mut message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.topic_slot);
+        let traced = traced(now, publish, origin, out);
+        traced.iter().for_each(|traced| message_metrics.trace(traced));
         // A status of this node is of no use to its next run.
         let journal =
             if route.reserved { Journaled::No } else { Journaled::Yes { waits: waits(publish, origin) } };
@@ -136,6 +139,7 @@ impl Forwarder {
             route.groups.iter().filter_map(|group| shared_groups.choose(&group, publish, out)).collect();
         if chosen.is_empty() && plain.clone().next().is_none() && !(is_stored && reliable.is_some()) {
             reliable.inspect(|&origin| out.acknowledge(origin, 1, Success::Unmatched));
+            traced.inspect(|traced| traced.end(SpanKind::Owner, now, None));
             return Ok(());
         }
         let sessions = plain.clone().map(|subscriber| subscriber.session);
@@ -156,10 +160,21 @@ impl Forwarder {
             storing.tickets().extend([span]);
         }
         match ticket {
-            Some(span) => self.settle(span, out),
-            None => _ = reliable.inspect(|&origin| out.acknowledge(origin, 1, Success::Done)),
+            Some(span) => {
+                traced.into_iter().for_each(|traced| self.distribution.trace(span.first, traced));
+                self.settle(span, out);
+            }
+            None => {
+                reliable.inspect(|&origin| out.acknowledge(origin, 1, Success::Done));
+                traced.inspect(|traced| traced.end(SpanKind::Owner, now, None));
+            }
         }
         Ok(())
+    }
+
+    /// The messages that have spans, and were distributed since the caller emptied this.
+    pub fn traced_and_distributed(&mut self) -> &mut Vec<Arc<Traced>> {
+        &mut self.distribution.traced_and_distributed
     }
 
     /// The sessions that would get a message now, if it came from the session `source`. None, if it would not
@@ -359,6 +374,28 @@ enum Journaled {
     Yes {
         waits: bool,
     },
+}
+
+/// What the spans of a message need; `None`: it has none.
+fn traced(
+    now: Micros,
+    publish: &PublishView<'_>,
+    origin: Option<Origin>,
+    out: &Outbound,
+) -> Option<Arc<Traced>> {
+    let log = out.spans.as_ref().filter(|_| publish.has_properties)?;
+    let context = TraceContext::among(publish.user_properties())?;
+    let entry = origin.and_then(|origin| out.links.awake(origin.link));
+    Some(Arc::new(Traced {
+        log: Arc::clone(log),
+        context,
+        publisher: publish.publisher,
+        sequence: publish.sequence,
+        topic: publish.topic.into(),
+        qos: publish.qos,
+        is_from_gateway: entry.is_some_and(|entry| entry.for_many),
+        started: now,
+    }))
 }
 
 /// Whether the publisher of a message waits for its PUBACK, or for the node's own verb: it can be refused for want of

@@ -44,7 +44,10 @@ impl Engine {
                 let entry = self.out.links.get_mut(id).filter(|entry| entry.inbound && batch.is_of(entry));
                 let source = entry
                     .and_then(|entry| entry.may_publish(batch.topic(), false).then_some(entry.subscriber));
-                source.is_some_and(|source| forwarder.forward_batch(now, batch, source, &mut self.out))
+                source.is_some_and(|source| {
+                    !self.out.may_have_spans(batch)
+                        && forwarder.forward_batch(now, batch, source, &mut self.out)
+                })
             }
             Side::Client(client) => {
                 client.inbox.take_batch(batch, &mut self.out.counters);
@@ -91,6 +94,11 @@ impl Forwarder {
 }
 
 impl Outbound {
+    /// Whether a message of a batch may have spans: such messages are forwarded one by one.
+    pub(in crate::engine) fn may_have_spans(&self, batch: &PublishBatch<'_, '_>) -> bool {
+        self.spans.is_some() && batch.views().any(|publish| publish.has_properties)
+    }
+
     /// Hands the messages of a batch to another worker, which offers them to its sessions.
     fn hand_batch_over(
         &mut self,

@@ -55,6 +55,7 @@ impl Engine {
         let Some(delivery) = packets.sections().next().map(|section| section.first().delivery) else {
             return Err(length);
         };
+        let may_have_spans = self.out.may_have_spans(batch);
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.link.is_next(delivery)) else {
             return Err(length);
         };
@@ -67,7 +68,9 @@ impl Engine {
                 let is_ready =
                     entry.inbound && is_free && batch.is_of(entry) && entry.may_publish(batch.topic(), false);
                 let (source, origin) = (entry.subscriber, Origin { link: id, delivery });
-                is_ready && forwarder.forward_deliveries(now, batch, origin, source, &mut self.out)
+                is_ready
+                    && !may_have_spans
+                    && forwarder.forward_deliveries(now, batch, origin, source, &mut self.out)
             }
             Side::Client(client) => {
                 let is_at_once = batch.head().is_some_and(|publish| publish.qos == 1);

@@ -22,5 +22,6 @@ mod load;
 pub mod network;
 mod retained;
 mod sessions;
+mod spans;
 mod speed;
 mod workers;

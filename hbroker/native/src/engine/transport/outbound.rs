@@ -28,6 +28,7 @@ use crate::link::send::outbox::PacketRun;
 use crate::link::{Chain, Link, QueueFull};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
+use crate::load::spans::SpanLog;
 use crate::rights::Rights;
 
 /// What one worker sends to another.
@@ -99,6 +100,8 @@ pub struct Outbound {
     pub counters: Counters,
     /// The counters by topic; `None`: telemetry is off.
     pub load: Option<Box<Load>>,
+    /// For messages that have spans; `None`: none has.
+    pub spans: Option<Arc<SpanLog>>,
     /// `None`: this node has no store.
     pub storing: Option<Box<Storing>>,
     /// `None`: this node began long ago, or found nothing of an earlier run.

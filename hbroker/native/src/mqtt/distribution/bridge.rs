@@ -17,6 +17,7 @@ use crate::engine::subscriber::batch::{InboxItem, ReceivedBatch};
 use crate::engine::transport::event::Message as Arrived;
 use crate::link_id::PoolClientId;
 use crate::load::latency::{Rate, Sample};
+use crate::load::spans::{SpanKind, SpanLog, TraceContext, Traced};
 use crate::mqtt::Key;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
@@ -78,11 +79,31 @@ impl PoolGuard<'_> {
         };
         let share = || Bytes::copy_from_slice(publish.payload);
         let engine = self.machine().engine(SHARED).ok_or(Reason::UNSPECIFIED)?;
-        engine.publish(now, &out, share).map_err(|why| match why {
+        let sequence = engine.publish(now, &out, share).map_err(|why| match why {
             Unpublishable::InvalidTopic => Reason::TOPIC_NAME_INVALID,
             Unpublishable::TooLarge => Reason::QUOTA_EXCEEDED,
             Unpublishable::InvalidQos | Unpublishable::NotOwned => Reason::IMPLEMENTATION_SPECIFIC,
-        })
+        })?;
+        if let Some(sequence) = sequence
+            && let Some((log, publisher)) = engine.span_log()
+            && let Some(context) = TraceContext::among(publish.user_properties())
+        {
+            let traced = Traced {
+                log: Arc::clone(log),
+                context,
+                publisher,
+                sequence,
+                topic: publish.topic.into(),
+                qos: publish.qos,
+                is_from_gateway: false,
+                started: now,
+            };
+            match publish.qos {
+                0 => Arc::new(traced).end(SpanKind::Gateway, now, None),
+                _ => log.await_answer(Arc::new(traced)),
+            }
+        }
+        Ok(sequence)
     }
 
     /// Acknowledges these messages to their owners: all clients have acknowledged them, or never will.
@@ -108,11 +129,19 @@ pub struct InboxSorter {
     /// The network's answers of this iteration to messages of clients.
     answers: Vec<(SessionHandle, Key, Reason)>,
     timed: Rate,
+    /// For messages that have spans; `None`: none has.
+    spans: Option<Arc<SpanLog>>,
 }
 
 impl InboxSorter {
-    pub fn new(dispatcher: Arc<Dispatcher>, own: Mailbox, publisher: u64) -> Self {
-        Self { dispatcher, own, publisher, topic: Arc::from(""), answers: Vec::new(), timed: Rate::new(0) }
+    pub fn new(
+        dispatcher: Arc<Dispatcher>,
+        own: Mailbox,
+        publisher: u64,
+        spans: Option<Arc<SpanLog>>,
+    ) -> Self {
+        let (topic, answers, timed) = (Arc::from(""), Vec::new(), Rate::new(0));
+        Self { dispatcher, own, publisher, topic, answers, timed, spans }
     }
 }
 
@@ -146,7 +175,9 @@ impl MessageSink for InboxSorter {
                         }
                         continue;
                     }
-                    let sample = self.timed.is_due().then(|| Arc::new(Sample::new(now)));
+                    let timed = self.timed.is_due().then(|| Sample::new(now));
+                    let traced = traced(self.spans.as_ref(), now, &message, &fields);
+                    let sample = traced.map(Sample::traced).or(timed).map(Arc::new);
                     hand_on(&mut round, &mut self.topic, pool_client, &message, sample);
                     continue;
                 }
@@ -171,7 +202,10 @@ impl MessageSink for InboxSorter {
         }
     }
 
-    fn answered(&mut self, _now: Micros, sequence: u64, reason: i32) -> bool {
+    fn answered(&mut self, now: Micros, sequence: u64, reason: i32) -> bool {
+        if let Some(spans) = &self.spans {
+            spans.note_answer(sequence, now);
+        }
         let expected = self.dispatcher.take_expected(sequence);
         self.answers.extend(expected.map(|(session, key)| (session, key, reason_of(reason))));
         expected.is_some()
@@ -198,6 +232,28 @@ impl MessageSink for InboxSorter {
     fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
         Some(Arc::clone(&self.dispatcher) as _)
     }
+}
+
+/// What the spans of a message need; `None`: it has none.
+fn traced(
+    log: Option<&Arc<SpanLog>>,
+    now: Micros,
+    arrived: &Arrived,
+    fields: &PublishView<'_>,
+) -> Option<Arc<Traced>> {
+    let log = log.filter(|_| fields.has_properties)?;
+    let context = TraceContext::among(fields.user_properties())?;
+    let (publisher, sequence) = arrived.id(fields);
+    Some(Arc::new(Traced {
+        log: Arc::clone(log),
+        context,
+        publisher,
+        sequence,
+        topic: fields.topic.into(),
+        qos: arrived.qos,
+        is_from_gateway: false,
+        started: now,
+    }))
 }
 
 fn ticket(pool_client: PoolClientId, message: &Arrived, fields: &PublishView<'_>) -> Ticket {

@@ -88,9 +88,10 @@ impl Gateway {
         let seed = config.seed;
         let dispatcher = Arc::new(Dispatcher::new(UnfinishedPackets::new(unfinished, seed)));
         let (publisher, telemetry) = (config.publisher(), config.telemetry);
-        let sorter = Box::new(InboxSorter::new(Arc::clone(&dispatcher), own.clone(), publisher));
+        let spans = config.spans.clone();
+        let sorter = InboxSorter::new(Arc::clone(&dispatcher), own.clone(), publisher, spans);
         let client_pool =
-            Arc::new(ClientPoolCore::on_thread(Config { hold: true, ..config }, listen, sorter)?);
+            Arc::new(ClientPoolCore::on_thread(Config { hold: true, ..config }, listen, Box::new(sorter))?);
         let endpoint_state = client_pool.endpoint().endpoint_state();
         let mut gateway_metrics = telemetry.then(GatewayMetrics::new);
         let clients = |worker| {

@@ -3,6 +3,7 @@
 pub mod counters;
 
 use crate::load::latency::Sample;
+use crate::load::spans::SpanKind;
 use crate::mqtt::Turn;
 use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::message::Message;
@@ -23,6 +24,9 @@ pub fn note_out(turn: &mut Turn<'_>, message: &Message) {
         if let Some(received) = message.sample.as_deref().and_then(Sample::end) {
             load.latency.note(turn.now.saturating_sub(received));
         }
+    }
+    if let Some(traced) = message.sample.as_deref().and_then(Sample::spans) {
+        traced.end(SpanKind::Client, turn.now, None);
     }
 }
 

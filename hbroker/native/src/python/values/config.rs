@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::python::NativeError;
 use crate::python::values::credentials::Credentials;
+use crate::python::values::spans::{Span, span_out};
 use crate::token::TokenKeys;
 use crate::wire::SEAL_BYTES;
 use crate::workspace::Workspace;
@@ -25,7 +26,7 @@ impl Config {
         persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608,
         for_many = false, queue_messages = 10_000, queue_bytes = 16_777_216, spool_bytes = 4_194_304,
         telemetry = false, credentials = None, requires_tokens = false, workspace = "",
-        workspace_rates = Vec::new(),
+        workspace_rates = Vec::new(), traces = false,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -53,6 +54,7 @@ impl Config {
         requires_tokens: bool,
         workspace: &str,
         workspace_rates: Vec<(String, u32)>,
+        traces: bool,
     ) -> PyResult<Self> {
         let key = |key: Vec<u8>| {
             <[u8; 16]>::try_from(key).map_err(|_| NativeError::new_err("a token key has 16 bytes"))
@@ -99,11 +101,17 @@ impl Config {
             keep_alive: 2_000_000,
             idle_timeout: 15_000_000,
             telemetry,
+            spans: traces.then(Arc::default),
         }))
     }
 
     #[getter]
     fn publisher(&self) -> u64 {
         self.0.publisher()
+    }
+
+    fn take_spans(&self) -> (Vec<Span>, u64) {
+        let (spans, dropped) = self.0.spans.as_ref().map(|log| log.take()).unwrap_or_default();
+        (spans.iter().map(span_out).collect(), dropped)
     }
 }

@@ -81,6 +81,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         keep_alive: 2 * SECOND,
         idle_timeout: 15 * SECOND,
         telemetry: true,
+        spans: None,
     }
 }
 

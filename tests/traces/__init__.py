@@ -1,0 +1,1 @@
+"""Spans of messages, at an OpenTelemetry collector."""
