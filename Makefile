@@ -42,7 +42,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 
 $(CORE): $(VENV)/.installed $(CORE_SOURCES)
 	@echo "building the native core (release mode)"
-	$(BIN)/maturin develop --release --quiet --extras admin,analysis,capture,traces
+	$(BIN)/maturin develop --release --quiet --extras admin,analysis,capture,top,traces
 	touch $@
 
 .PHONY: setup

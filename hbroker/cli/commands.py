@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "down": ("network.down", "stop a launched network"),
     "check": ("check", "validate topology files"),
     "tree": ("network.tree", "show the live hierarchy: who owns what, and its load"),
+    "top": ("top.top", "watch the live hierarchy and its load in this terminal"),
     "audit": ("network.audit", "show who joins, moves, is admitted or refused"),
     "clients": ("gateways.clients", "list the MQTT clients of all gateways"),
     "resolve": ("network.resolve", "tell which node owns a topic"),

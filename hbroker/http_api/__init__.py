@@ -7,7 +7,6 @@
     models/             what requests and responses contain
     dashboard/          the page: HTML, CSS and ES modules
     context             what the routes need: the network, and how to reach it
-    live_network        what the nodes say of themselves, live
     moves, plans        moves of subtrees, and plans, that were begun here
     caller_clients      clients of the network with the tokens of callers
     signing             tokens that are made for callers

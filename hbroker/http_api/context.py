@@ -15,9 +15,9 @@ from hbroker import sync
 from hbroker._native import Credentials
 from hbroker.addresses import Address
 from hbroker.http_api.caller_clients import CallerClients
-from hbroker.http_api.live_network import LiveNetwork, now_text
 from hbroker.http_api.moves import MoveProgress, Moves
 from hbroker.http_api.plans import PlanProgress, Plans
+from hbroker.operations.live_network import LiveNetwork, now_text
 from hbroker.operations.mqtt_sessions import MqttSessions
 from hbroker.operations.orders import Orders
 from hbroker.runtime.client.async_client import Connecting, connect, connect_with_token

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker._native import Message
-from hbroker.http_api.live_network import MOST_EVENTS, MOST_SAMPLES, MOST_WAITING, SILENT_S, LiveNetwork
+from hbroker.operations.live_network import MOST_EVENTS, MOST_SAMPLES, MOST_WAITING, SILENT_S, LiveNetwork
 from hbroker.runtime.client.async_client import Connecting
 
 

@@ -12,9 +12,9 @@ from typing import cast
 import pytest
 
 from hbroker._native import Message
-from hbroker.http_api.live_network import LiveNetwork
 from hbroker.http_api.routes.metrics import scrape_of
 from hbroker.metrics.families import FAMILIES
+from hbroker.operations.live_network import LiveNetwork
 from hbroker.runtime.client.async_client import Connecting
 from tests.http_api.test_live_network import Sent
 

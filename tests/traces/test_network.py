@@ -65,7 +65,8 @@ def test_a_message_through_gateway_owner_and_two_subscribers_is_one_tree(traced:
         client = stack.enter_context(sync.connect(traced.root))
         messages = stack.enter_context(client.subscribe("home/#", qos=1))
         command = traced.mosquitto("mosquitto_sub", "-t", "home/#", "-q", "1", "-C", "1", "-W", "60", "-d")
-        mqtt = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        unbuffered = ["stdbuf", "-oL", *command]
+        mqtt = stack.enter_context(subprocess.Popen(unbuffered, stdout=subprocess.PIPE, text=True))
         assert mqtt.stdout is not None
         assert any("SUBACK" in line for line in mqtt.stdout)
         publish = traced.mosquitto("mosquitto_pub", "-t", OVEN, "-q", "1", "-m", "180")

@@ -59,6 +59,10 @@ class Node(BaseModel):
     cpu_seconds: float
     resident_bytes: int
     rates: Rates | None = Field(description="null: its second status has not come yet")
+    lag_seconds: float | None = Field(
+        description="for how long it would deliver what waits for connected subscribers, at the rate of now; "
+        "null: nothing is delivered, and something waits"
+    )
 
 
 class Subtree(BaseModel):

@@ -14,7 +14,6 @@ from hbroker.gateway.admin_requests import CLIENTS, KICK
 from hbroker.gateway.native_api import SubscribeOptions
 from hbroker.gateway.records.session_records import SessionSubscription
 from hbroker.http_api.context import context_of
-from hbroker.http_api.live_network import LiveNetwork
 from hbroker.http_api.middleware.authentication import ApiRequest, Caller, may_change, may_read
 from hbroker.http_api.models.clients import (
     ClientName,
@@ -33,6 +32,7 @@ from hbroker.http_api.models.clients import (
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
 from hbroker.operations.gateway_requests import ask_gateways, present_gateways
+from hbroker.operations.live_network import LiveNetwork
 from hbroker.operations.mqtt_sessions import SessionState
 from hbroker.protocol.subscriptions import shared
 from hbroker.runtime.client.async_client import Client

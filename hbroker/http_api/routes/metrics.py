@@ -10,11 +10,11 @@ from litestar import Response, get
 from litestar.datastructures import State
 
 from hbroker.http_api.context import context_of
-from hbroker.http_api.live_network import LiveNetwork
 from hbroker.http_api.middleware.authentication import ApiRequest, may_read
 from hbroker.http_api.problems import refusals
 from hbroker.metrics.exposition import exposition
 from hbroker.metrics.hot_topics import topic_rates
+from hbroker.operations.live_network import LiveNetwork
 
 __all__ = ["scrape", "scrape_of"]
 

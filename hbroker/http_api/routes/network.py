@@ -16,7 +16,6 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from hbroker.addresses import format_address
 from hbroker.http_api.context import PING_S, ApiContext, context_of
-from hbroker.http_api.live_network import Event, KnownNode, LiveNetwork, number_of
 from hbroker.http_api.middleware.authentication import may_read
 from hbroker.http_api.models.network import (
     Alert,
@@ -33,6 +32,7 @@ from hbroker.http_api.models.network import (
 )
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
+from hbroker.operations.live_network import Event, KnownNode, LiveNetwork, lag_s, number_of
 
 __all__ = ["NetworkRoutes"]
 
@@ -221,6 +221,7 @@ def _node(known: KnownNode) -> Node:
         cpu_seconds=_float(status.get("cpu_s")) or 0.0,
         resident_bytes=number_of(status, "rss_bytes"),
         rates=_rates(known.rates) if known.rates else None,
+        lag_seconds=lag_s(known),
     )
 
 

@@ -11,7 +11,6 @@ from litestar import Controller, get, post
 from litestar.datastructures import State
 
 from hbroker.http_api.context import context_of
-from hbroker.http_api.live_network import KnownNode, LiveNetwork, number_of
 from hbroker.http_api.middleware.authentication import ApiRequest, may_change, may_read
 from hbroker.http_api.models.workspaces import (
     NewWorkspace,
@@ -22,6 +21,7 @@ from hbroker.http_api.models.workspaces import (
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.problems import Refusal, refusals
 from hbroker.http_api.signing import sign_token
+from hbroker.operations.live_network import KnownNode, LiveNetwork, number_of
 from hbroker.rights.block import Block
 from hbroker.rights.rights import BlockRights
 from hbroker.workspace import name_is_valid, name_of

@@ -1,6 +1,6 @@
-"""What the nodes of the network say of themselves, live.
+"""What the nodes of a network say of themselves, live: for the HTTP API and `hbroker top`.
 
-One client of the network, with the API's own token, is subscribed to the statuses of all nodes, to the
+One client of the network is subscribed to the statuses of all nodes, to the
 events of nodes and gateways (`$SYS/audit`), and to alerts. Requests are answered from what it knows, so a
 thousand of them cost the nodes nothing.
 
@@ -44,6 +44,7 @@ __all__ = [
     "KnownNode",
     "LiveNetwork",
     "Totals",
+    "lag_s",
     "now_text",
     "number_of",
 ]
@@ -313,6 +314,16 @@ def _rates(before: Status, after: Status) -> dict[str, float]:
         if all(0 <= each < inf for each in grown.values()):
             return grown
     return {}
+
+
+def lag_s(known: KnownNode) -> float | None:
+    """For how many seconds a node would deliver what waits for its connected subscribers, at the rate of now.
+    None: something waits, and nothing is delivered; or the rate is not known yet."""
+    waiting = number_of(known.status, "queued_bytes") - number_of(known.status, "offline_bytes")
+    if waiting <= 0:
+        return 0.0
+    rate = known.rates.get("bytes_out", 0.0)
+    return waiting / rate if rate > 0 else None
 
 
 def now_text() -> str:
