@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
+
+import click
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, UNREACHABLE
-from hbroker.cli.flags import json_flag, root_flag, timeout_flag
+from hbroker.cli.flags import SECONDS, json_flag, root_flag, timeout_flag
 from hbroker.cli.output import Style, print_json, print_table, styled
+from hbroker.errors import Unreachable
 from hbroker.metrics.families import LOSSES
 from hbroker.operations.node_statuses import Status, drawing, read_statuses
 
@@ -31,6 +35,7 @@ Where a node's security is off, it says so on stderr.
 examples:
   hbroker tree
   hbroker tree --root 192.0.2.1:7700
+  hbroker tree --watch 2
   hbroker tree --json | jq '.nodes[] | {name, drops}'
   hbroker tree --json | jq '.nodes[].clients[] | select(.state != "connected")'
 
@@ -50,9 +55,28 @@ exit codes: 0 every node answered, 3 one did not, or the root
 @command("tree", _TEXT)
 @root_flag
 @timeout_flag()
+@click.option(
+    "--watch",
+    type=SECONDS,
+    help="show it again and again, so many seconds apart, until Ctrl-C",
+)
 @json_flag
-def tree(root: str, timeout: float, as_json: bool) -> int:
+def tree(root: str, timeout: float, watch: float | None, as_json: bool) -> int:
     """Returns 0 only if every node answered with its status."""
+    if watch is None:
+        return _show(root, timeout, as_json=as_json)
+    while True:
+        if not as_json and sys.stdout.isatty():
+            click.clear()
+        try:
+            _show(root, timeout, as_json=as_json)
+        except Unreachable as error:
+            print(styled(str(error), Style.BAD), file=sys.stderr)
+        sys.stdout.flush()
+        time.sleep(watch)
+
+
+def _show(root: str, timeout: float, *, as_json: bool) -> int:
     statuses, silent = read_statuses(root, timeout, with_clients=as_json)
     if as_json:
         print_json({"nodes": statuses, "silent": silent})

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -63,15 +64,16 @@ class TopApp(App[None]):
         with TabbedContent(id="tabs"):
             for name, titles in zip(_TABS, columns, strict=True):
                 with TabPane(name.capitalize(), id=name), Vertical():
-                    table: DataTable[str] = DataTable(id=f"{name}-table", cursor_type="row")
+                    table: DataTable[Text] = DataTable(id=f"{name}-table", cursor_type="row")
                     for title in titles:
-                        table.add_column(title, key=title)
+                        table.add_column(_cell(title, title), key=title)
                     yield table
         yield Footer()
 
     def on_mount(self) -> None:
         """Begins to follow the network."""
         self._following = asyncio.create_task(self.live.run())
+        self._table("nodes").focus()
         self.set_interval(_REFRESH_S, self.show_network)
 
     async def on_unmount(self) -> None:
@@ -125,17 +127,22 @@ class TopApp(App[None]):
             titles = [str(key.value) for key in table.columns]
             for key, cells in wanted:
                 for title, cell in zip(titles, cells, strict=True):
-                    if table.get_cell(key, title) != cell:
-                        table.update_cell(key, title, cell, update_width=True)
+                    if table.get_cell(key, title).plain != cell:
+                        table.update_cell(key, title, _cell(title, cell), update_width=True)
             return
         at = table.cursor_row
         chosen = shown[at] if at < len(shown) else None
         table.clear()
+        titles = [str(key.value) for key in table.columns]
         for key, cells in wanted:
-            table.add_row(*cells, key=key)
+            table.add_row(*map(_cell, titles, cells), key=key)
         keys = [key for key, _ in wanted]
         table.move_cursor(row=keys.index(chosen) if chosen in keys else min(at, max(len(keys) - 1, 0)))
 
-    def _table(self, name: str) -> DataTable[str]:
-        table: DataTable[str] = self.query_one(f"#{name}-table", DataTable)
+    def _table(self, name: str) -> DataTable[Text]:
+        table: DataTable[Text] = self.query_one(f"#{name}-table", DataTable)
         return table
+
+
+def _cell(title: str, text: str) -> Text:
+    return Text(text, justify="right" if title in rows.NUMBERS else "left")

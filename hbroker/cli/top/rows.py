@@ -14,6 +14,7 @@ from hbroker.operations.node_statuses import drawing, in_order
 __all__ = [
     "EVENT_COLUMNS",
     "NODE_COLUMNS",
+    "NUMBERS",
     "SESSION_COLUMNS",
     "TOPIC_COLUMNS",
     "Row",
@@ -34,6 +35,10 @@ NODE_COLUMNS: Final = (
 TOPIC_COLUMNS: Final = ("TOPIC", "NODE", "IN/s", "OUT/s", "BYTES IN/s", "BYTES OUT/s")
 SESSION_COLUMNS: Final = ("CLIENT", "NODE", "STATE", "QUEUED", "BYTES", "DELIVERED", "DROPPED")
 EVENT_COLUMNS: Final = ("TIME", "NODE", "EVENT", "")
+NUMBERS: Final = frozenset(
+    {*NODE_COLUMNS[2:], *TOPIC_COLUMNS[2:], *SESSION_COLUMNS[3:]},
+)
+"""The columns with numbers."""
 _MOST_ROWS: Final = 500
 _UNITS: Final = ("", "k", "M", "G", "T")
 
