@@ -23,7 +23,8 @@ SHIPPED_SUFFIXES = {".css", ".html", ".js", ".lua", ".properties", ".py", ".pyi"
 IMPORT_EVERYTHING = """
 import importlib, json, pkgutil, hbroker
 
-optional = {"litestar", "numpy", "paho", "psutil", "py4j", "pydantic", "pyspark", "scapy", "uvicorn"}
+optional = {"litestar", "numpy", "opentelemetry", "paho", "psutil", "py4j", "pydantic", "pyspark", "scapy"}
+optional |= {"textual", "uvicorn"}
 names, refused = [], []
 for module in pkgutil.walk_packages(hbroker.__path__, "hbroker."):
     if module.name.endswith("__main__"):

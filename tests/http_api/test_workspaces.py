@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.http_api.api import Api
-from tests.needs import need_mosquitto
+from tests.needs import need, need_mosquitto
 from tests.product.network import PATIENCE
 from tests.waiting import until
 
@@ -35,7 +35,7 @@ mosquitto_sub -p $ACME -i oven-17 -c -V 5 -x 604800 -t 'home/kitchen/oven/#' -q 
 
 def test_curl_alone_makes_all_that_a_new_device_needs(api: Api, tmp_path: Path) -> None:
     need_mosquitto()
-    assert shutil.which("curl"), "make setup needs it, too"
+    need(shutil.which("curl") is not None, "curl is not installed")
     variables = {
         "API": api.url,
         "TOKEN": api.operator,

@@ -85,7 +85,7 @@ def hosts(tmp_path: Path) -> Iterator[tuple[dict[str, Host], dict[str, str]]]:
     reason = why_impossible()
     need(reason is None, str(reason))
     need_mosquitto()
-    need(shutil.which("openssl") is not None, "openssl is not installed")
+    need(shutil.which("openssl") is not None, "openssl is not installed (Debian's package of that name)")
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "scp").write_text(SCP)
