@@ -34,6 +34,9 @@ export function duration(seconds) {
   return `${seconds < 9.95 ? Number(seconds.toFixed(1)) : Math.round(seconds)} s`;
 }
 
+/** For how long what waits would be delivered; null: nothing is delivered, and something waits. */
+export const lag = (seconds) => (seconds === null ? "∞" : seconds === 0 ? "0" : duration(seconds));
+
 /** The time of day of a date. */
 export const clock = (date) => CLOCK.format(date);
 

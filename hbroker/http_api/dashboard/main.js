@@ -9,12 +9,14 @@ import * as console from "./views/console.js";
 import * as events from "./views/events.js";
 import * as gateways from "./views/gateways.js";
 import * as overview from "./views/overview.js";
+import * as plans from "./views/plans.js";
 import * as retained from "./views/retained.js";
 import * as sessions from "./views/sessions.js";
 import * as tokens from "./views/tokens.js";
+import * as topics from "./views/topics.js";
 import * as tree from "./views/tree.js";
 
-const VIEWS = { overview, tree, sessions, clients, gateways, retained, console, events, tokens };
+const VIEWS = { overview, tree, topics, sessions, clients, gateways, retained, console, plans, events, tokens };
 
 const main = document.getElementById("main");
 const navigation = document.getElementById("views");

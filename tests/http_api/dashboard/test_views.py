@@ -11,13 +11,16 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
-from tests.http_api.api import Api
+from tests.http_api.api import FILE, Api
 from tests.http_api.dashboard.browser import PHONE, go, page_at, sign_in
 from tests.needs import need_mosquitto
 from tests.product.network import PATIENCE
 from tests.waiting import until
 
-VIEWS = ("Overview", "Tree", "Sessions", "Clients", "Gateways", "Retained", "Console", "Events", "Tokens")
+VIEWS = (
+    *("Overview", "Tree", "Topics", "Sessions", "Clients", "Gateways", "Retained", "Console"),
+    *("Plans", "Events", "Tokens"),
+)
 EVIL = "<img src=x onerror=alert(1)><b>bold</b>"
 NOT_SERIOUS = ("minor", "moderate")
 
@@ -241,6 +244,54 @@ def test_an_mqtt_client_is_disconnected(page: Page, api: Api) -> None:
         page.get_by_role("dialog").get_by_role("button", name="Disconnect").click()
         expect(page.locator("#status")).to_contain_text("<b>lamp</b> was disconnected")
         lamp.kill()
+
+
+def test_the_session_of_an_mqtt_client_is_purged_and_ended(page: Page, api: Api) -> None:
+    session = {"client": "oven-9", "subscriptions": [{"filter": "home/attic/oven-9"}]}
+    api.post("/v1/clients", session)
+    go(page, "Clients")
+    page.get_by_label("State").select_option("offline")
+    row = page.get_by_role("row").filter(has_text="oven-9")
+    row.get_by_role("button", name="Purge queue of oven-9").click()
+    page.get_by_role("dialog").get_by_role("button", name="Purge queue").click()
+    expect(page.locator("#status")).to_contain_text("Nothing waits for oven-9 any more")
+    row.get_by_role("button", name="End session of oven-9").click()
+    page.get_by_role("dialog").get_by_role("button", name="End session").click()
+    expect(page.locator("#status")).to_contain_text("The session of oven-9 has ended")
+    expect(row).to_have_count(0)
+
+
+def test_hot_topics_are_shown(page: Page, api: Api) -> None:
+    for _ in range(20):
+        api.post("/v1/messages", {"topic": "home/attic/hot", "payload": "1"})
+    until(lambda: "home/attic/hot" in _topics(api), "the node says so", PATIENCE)
+    go(page, "Topics")
+    expect(page.get_by_role("row").filter(has_text="home/attic/hot")).to_contain_text("attic")
+    page.get_by_label("At most").fill("1")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("row").filter(has_text="(all others of the node)")).not_to_have_count(0)
+
+
+def _topics(api: Api) -> list[str]:
+    return [each["topic"] for each in api.get("/v1/topics", limit=1000)["items"]]
+
+
+def test_a_plan_is_tried_and_carried_out(page: Page, api: Api) -> None:
+    before = "subtree: home/attic,"
+    wanted = FILE.replace(before, f"{before} also: [plans/only],")
+    predicted = "plan: {in_us: 10, out_us: 5, predicted: {attic: 0.25}}"
+    go(page, "Plans")
+    page.get_by_label("Topology").fill("nodes: []")
+    page.get_by_role("button", name="Try").click()
+    expect(page.get_by_role("alert")).to_contain_text("nodes is an empty list")
+    page.get_by_label("Topology").fill(wanted + predicted)
+    page.get_by_role("button", name="Try").click()
+    expect(page.get_by_role("row").filter(has_text="plans/only")).to_contain_text("waiting")
+    expect(page.get_by_role("region", name="Loads").get_by_role("row", name="attic")).to_contain_text("25%")
+    page.get_by_role("button", name="Carry out").click()
+    page.get_by_role("dialog").get_by_role("button", name="Move").click()
+    expect(page.get_by_role("heading", name="Done")).to_be_visible()
+    assert api.get("/v1/owner", topic="plans/only")["node"] == "attic"
 
 
 def test_sessions_are_shown_with_their_queues(page: Page, api: Api) -> None:

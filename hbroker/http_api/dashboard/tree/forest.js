@@ -6,7 +6,7 @@ const RATES = ["messages_received", "messages_sent", "cpu_seconds"];
 
 /**
  * All nodes (by name), each behind the one above it. Of each item: `node`, `level` (from 1), `position` and `siblings`
- * (among those below the same node), `children`, `parent` (an item, or null), and `total`: sums with all below.
+ * (among those below the same node), `children`, `parent` (an item, or null), and `total`: sums with all below, and the longest lag.
  */
 export function forest(nodes) {
   const items = new Map();
@@ -59,11 +59,14 @@ function addUp(order) {
     item.total = { nodes: 1 };
     for (const name of SUMMED) item.total[name] = item.node[name];
     for (const name of RATES) item.total[name] = item.node.rates?.[name] ?? 0;
+    item.lag = item.node.lag_seconds;
   }
   for (let index = order.length - 1; index >= 0; index -= 1) {
-    const { parent, total } = order[index];
+    const { parent, total, lag } = order[index];
+    total.lag_seconds = lag;
     if (parent === null) continue;
-    for (const name of Object.keys(total)) parent.total[name] += total[name];
+    for (const name of ["nodes", ...SUMMED, ...RATES]) parent.total[name] += total[name];
+    parent.lag = parent.lag === null || lag === null ? null : Math.max(parent.lag, lag);
   }
 }
 

@@ -27,7 +27,12 @@ export function open(view, { api, caller }, signal) {
     { title: "Queued", number: true, cell: (each) => count(each.queued ?? 0) },
     { title: "Dropped", number: true, cell: (each) => count(each.dropped ?? 0) },
   ];
-  if (caller.changes_network) columns.push({ title: "Action", cell: (each) => disconnect(each) });
+  if (caller.changes_network) {
+    columns.push({
+      title: "Actions",
+      cell: (each) => (each.state === "connected" ? disconnect(each) : element("span", {}, purge(each), " ", end(each))),
+    });
+  }
   const { whole, load } = pagedTable("MQTT clients", columns, async (cursor, limit) => {
     const query = { limit, cursor, gateway: gateway.value.trim(), in_state: state.value };
     const page = await api.get("clients", query, signal);
@@ -36,8 +41,24 @@ export function open(view, { api, caller }, signal) {
     return page;
   }, "None matches.");
 
+  function change(each, label, text, path, done) {
+    const who = { client: each.client, workspace: each.workspace };
+    const ask = () => confirm(`${label} of ${each.client}?`, [element("p", {}, text)], label, async () => {
+      await api.post(path, who);
+      load();
+      return done;
+    }, { isDangerous: true });
+    return element("button", { type: "button", "aria-label": `${label} of ${each.client}`, onclick: ask }, `${label}…`);
+  }
+
+  const purge = (each) => change(each, "Purge queue",
+    "All messages that wait for it are discarded. Its subscriptions stay.",
+    "clients/purge", `Nothing waits for ${each.client} any more.`);
+  const end = (each) => change(each, "End session",
+    "Its subscriptions, and all that waits for it, are discarded.",
+    "clients/end-session", `The session of ${each.client} has ended.`);
+
   function disconnect(each) {
-    if (each.state !== "connected") return "";
     const ask = () => confirm(`Disconnect ${each.client}?`, [
       element("p", {}, "Its session stays, and it may connect again at once."),
     ], "Disconnect", async () => {

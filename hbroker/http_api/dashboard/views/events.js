@@ -19,7 +19,7 @@ export const EVENT_COLUMNS = [
 
 function what(kind, content) {
   if (kind === "alert") return `${content.alert ?? content.topic} ${content.state}`;
-  if (kind === "move") return `${content.state}`;
+  if (kind === "move" || kind === "plan") return `${content.state}`;
   return String(content.event ?? kind);
 }
 

@@ -1,7 +1,7 @@
 // The nodes as a tree, with the load of each. A collapsed row shows the sums of all nodes below it.
 
 import { element, errorBox, field } from "../dom.js";
-import { count, percent, rate, subtree } from "../format.js";
+import { count, lag, percent, rate, subtree } from "../format.js";
 import { forest, visible } from "../tree/forest.js";
 import { TreeGrid } from "../tree/tree_grid.js";
 import { openNode } from "./node.js";
@@ -25,6 +25,7 @@ const COLUMNS = [
   { title: "Out/s", class: "number", text: summed((each) => rate(each.messages_sent)) },
   { title: "Sessions", class: "number wide", text: summed((each) => count(each.sessions)) },
   { title: "Queued", class: "number wide", text: summed((each) => count(each.queued_messages)) },
+  { title: "Lag", class: "number wide", text: summed((each) => lag(each.lag_seconds)) },
   { title: "CPU", class: "number wide", text: summed((each) => percent(each.cpu_seconds)) },
   { title: "State", class: "state", text: ({ node }) => (node.is_silent ? "silent" : node.rates ? "live" : "new") },
 ];
