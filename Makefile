@@ -99,6 +99,7 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/product/dying/test_ended_leases.py \
 	tests/product/dying/test_long_queues.py \
 	tests/product/dying/test_random_kills.py \
+	tests/product/dying/test_store.py \
 	tests/product/moving/test_kills_while_moving.py \
 	tests/product/moving/test_queue_moves.py \
 	tests/product/dying/test_successions.py \

@@ -148,6 +148,7 @@ def own_port() -> int:
             return port
 
 
+@pytest.mark.usefixtures("in_long_form")
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_network_that_is_killed_as_a_whole_has_everything_when_it_is_back(tmp_path: Path, qos: int) -> None:
     file = tmp_path / "stored.yaml"
