@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hbroker.addresses import Address
     from hbroker.config import GatewaySettings, NodeSettings, SecuritySettings
     from hbroker.identity.authority import Authority
+    from hbroker.operations.http_client import HttpApi
     from hbroker.runtime.launcher.run_directory import RunDirectory
     from hbroker.sync import Client
     from hbroker.topology import Topology
@@ -187,6 +188,14 @@ root_flag: Final = click.option(
 )
 
 
+url_flag: Final = click.option(
+    "--url",
+    metavar="URL",
+    envvar="HBROKER_URL",
+    help="go by the HTTP API of the network, as http://127.0.0.1:7780 (default: $HBROKER_URL, or directly)",
+)
+
+
 def timeout_flag(default: float = 5.0, what: str = "how long to wait") -> Callable[[Function], Function]:
     """Declares `--timeout`."""
     return click.option("--timeout", type=SECONDS, default=default, show_default=True, help=what)
@@ -194,12 +203,23 @@ def timeout_flag(default: float = 5.0, what: str = "how long to wait") -> Callab
 
 @dataclass(frozen=True, slots=True)
 class RunningNetwork:
-    """A network to which a command gives orders. `timeout`: seconds for each."""
+    """A network to which a command gives orders. `timeout`: seconds for each. `url`: of the HTTP API by which
+    they go; None: they go to nodes and gateways directly."""
 
     root: str
     timeout: float
     join_key_file: Path | None
     state_dir: Path
+    url: str | None = None
+
+    def api(self) -> HttpApi | None:
+        """The HTTP API of `--url`; None: the network is operated directly. Raises ConfigError, OSError."""
+        if self.url is None:
+            return None
+        from hbroker.operations.http_client import HttpApi
+
+        file = self.token()
+        return HttpApi(self.url, Path(file).read_text("ascii").strip() if file else "", self.timeout)
 
     def join_key(self) -> bytes:
         """The join key; empty if none was given and none is known here. Raises ConfigErrors."""
@@ -245,8 +265,15 @@ def order_flags(function: Callable[..., int]) -> Callable[..., int]:
     `network`, a `RunningNetwork`."""
 
     @wraps(function)
-    def call(root: str, timeout: float, join_key_file: Path | None, state_dir: Path, **others: Any) -> int:
-        return function(network=RunningNetwork(root, timeout, join_key_file, state_dir), **others)
+    def call(
+        root: str,
+        timeout: float,
+        join_key_file: Path | None,
+        state_dir: Path,
+        url: str | None = None,
+        **others: Any,
+    ) -> int:
+        return function(network=RunningNetwork(root, timeout, join_key_file, state_dir, url), **others)
 
     return all_of(root_flag, timeout_flag(ORDER_TIMEOUT_S), join_key_file_flag, state_dir_flag)(call)
 

@@ -5,8 +5,10 @@
     plans               moves subtrees until a network is as a topology says
     orders              finds nodes, and gives them orders: leave, move a subtree
     mqtt_sessions       makes, empties and ends sessions of MQTT clients
+    http_client         the same by the HTTP API, for commands with `--url`
     gateway_requests    asks all gateways: their clients, disconnect one
 
-Each needs a client of the network, with rights for `$SYS` or `$gateway`. `live_network` imports
-`node_statuses`, `mqtt_sessions` imports `gateway_requests`, and `plans` imports `orders`.
+All but `http_client` need a client of the network, with rights for `$SYS` or `$gateway`. `live_network`
+imports `node_statuses`, `mqtt_sessions` and `http_client` import `gateway_requests`, and `plans` imports
+`orders`.
 """

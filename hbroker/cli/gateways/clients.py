@@ -7,7 +7,7 @@ from typing import Any
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, UNREACHABLE
-from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
+from hbroker.cli.flags import RunningNetwork, json_flag, order_flags, url_flag
 from hbroker.cli.output import duration, print_json, print_table
 
 _TEXT = """\
@@ -33,13 +33,15 @@ _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}
 
 @command("clients", _TEXT)
 @order_flags
+@url_flag
 @json_flag
 def clients(network: RunningNetwork, as_json: bool) -> int:
     """Returns 0 only if every gateway answered."""
     from hbroker.cli.gateways.requests import ask, complain
     from hbroker.gateway.admin_requests import CLIENTS
 
-    replies = ask(network, CLIENTS)
+    api = network.api()
+    replies = ask(network, CLIENTS) if api is None else api.clients()
     found = sorted(
         ({**entry, "gateway": gateway} for gateway, entries in replies.entries.items() for entry in entries),
         key=lambda entry: (entry.get("workspace") or "", str(entry["client"]), str(entry["state"])),

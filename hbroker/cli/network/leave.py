@@ -8,7 +8,7 @@ import click
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
+from hbroker.cli.flags import RunningNetwork, json_flag, order_flags, url_flag
 from hbroker.cli.output import duration, print_json
 from hbroker.cli.progress import progress
 from hbroker.operations.orders import Orders
@@ -34,13 +34,17 @@ exit codes: 0 it has left, 1 it was refused, or there is no such node, 3 no answ
 @command("leave", _TEXT)
 @click.argument("node", help="the node's name, as `hbroker tree` has it")
 @order_flags
+@url_flag
 @json_flag
 def leave(node: str, network: RunningNetwork, as_json: bool) -> int:
     """Returns when the node has left. Raises Refused, Unreachable, LocalError, ConfigError."""
-    key = network.join_key()
     began = time.monotonic()
-    with network.connect() as client, progress(is_silent=as_json) as shown:
-        Orders(client, key, network.credentials(), network.timeout, shown.say).leave(node)
+    if (api := network.api()) is not None:
+        api.leave(node)
+    else:
+        key = network.join_key()
+        with network.connect() as client, progress(is_silent=as_json) as shown:
+            Orders(client, key, network.credentials(), network.timeout, shown.say).leave(node)
     seconds = time.monotonic() - began
     if as_json:
         print_json({"node": node, "left": True, "seconds": round(seconds, 3)})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import click
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, UNREACHABLE
-from hbroker.cli.flags import SECONDS, json_flag, root_flag, timeout_flag
+from hbroker.cli.flags import SECONDS, RunningNetwork, json_flag, root_flag, timeout_flag, url_flag
 from hbroker.cli.output import Style, print_json, print_table, styled
 from hbroker.errors import Unreachable
 from hbroker.metrics.families import LOSSES
@@ -60,24 +61,29 @@ exit codes: 0 every node answered, 3 one did not, or the root
     type=SECONDS,
     help="show it again and again, so many seconds apart, until Ctrl-C",
 )
+@url_flag
 @json_flag
-def tree(root: str, timeout: float, watch: float | None, as_json: bool) -> int:
+def tree(root: str, timeout: float, watch: float | None, url: str | None, as_json: bool) -> int:
     """Returns 0 only if every node answered with its status."""
+    network = RunningNetwork(root, timeout, None, Path(), url)
     if watch is None:
-        return _show(root, timeout, as_json=as_json)
+        return _show(network, as_json=as_json)
     while True:
         if not as_json and sys.stdout.isatty():
             click.clear()
         try:
-            _show(root, timeout, as_json=as_json)
+            _show(network, as_json=as_json)
         except Unreachable as error:
             print(styled(str(error), Style.BAD), file=sys.stderr)
         sys.stdout.flush()
         time.sleep(watch)
 
 
-def _show(root: str, timeout: float, *, as_json: bool) -> int:
-    statuses, silent = read_statuses(root, timeout, with_clients=as_json)
+def _show(network: RunningNetwork, *, as_json: bool) -> int:
+    if (api := network.api()) is not None:
+        statuses, silent = api.statuses()
+    else:
+        statuses, silent = read_statuses(network.root, network.timeout, with_clients=as_json)
     if as_json:
         print_json({"nodes": statuses, "silent": silent})
     else:

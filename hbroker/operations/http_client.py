@@ -1,0 +1,175 @@
+"""Operates a network by its HTTP API, for commands with `--url` (docs/http-api.md).
+
+Each method does what the module of `hbroker.operations` of the same name does over the network itself, and
+returns the same. So a command differs only in where it begins.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+from hbroker.errors import LocalError, Refused, Unreachable
+from hbroker.operations.gateway_requests import Replies
+from hbroker.protocol.packets import Reason
+
+if TYPE_CHECKING:
+    from hbroker.operations.node_statuses import Status
+
+__all__ = ["HttpApi", "MoveOutcome"]
+
+_POLL_S: Final = 0.2
+_PAGE: Final = 1_000
+_MOST_BYTES: Final = 1 << 28
+_AWAY: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+_STATUS_KEYS: Final = {
+    "messages_received": "messages_in",
+    "messages_sent": "messages_out",
+    "bytes_received": "bytes_in",
+    "bytes_sent": "bytes_out",
+    "dropped": "drops",
+    "cpu_seconds": "cpu_s",
+    "resident_bytes": "rss_bytes",
+}
+"""Of a node: the names in the API, and those in its status."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOutcome:
+    """How a move ended. `source`: the owner before. `error`: why it failed; None: it did not."""
+
+    source: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpApi:
+    """The API at an URL, as `http://127.0.0.1:7780`. `token`: the text of a token; empty: none is shown.
+    `timeout`: seconds for each request.
+
+    All methods raise Unreachable if it does not answer, or the network does not answer it; Refused if it
+    refuses because of a token; and LocalError for any other refusal.
+    """
+
+    url: str
+    token: str
+    timeout: float
+
+    # Read
+
+    def statuses(self) -> tuple[list[Status], list[str]]:
+        """As `node_statuses.read_statuses`."""
+        from hbroker.operations.node_statuses import in_order
+
+        nodes = self._list("/v1/nodes")
+        statuses = [{_STATUS_KEYS.get(key, key): value for key, value in node.items()} for node in nodes]
+        silent = sorted(str(node["name"]) for node in nodes if node["is_silent"])
+        return in_order([each for each in statuses if each["name"] not in silent]), silent
+
+    def clients(self) -> Replies:
+        """As `gateway_requests.ask_gateways` with CLIENTS."""
+        replies = Replies()
+        cursor: str | None = None
+        while True:
+            query = {"limit": str(_PAGE), **({} if cursor is None else {"cursor": cursor})}
+            page = self._get("/v1/clients", query)
+            for client in page["items"]:
+                replies.entries.setdefault(str(client["gateway"]), []).append(client)
+            replies.silent = sorted({*replies.silent, *page["silent"]})
+            cursor = page["next"]
+            if cursor is None:
+                return replies
+
+    # Change
+
+    def kick(self, client: str, workspace: str) -> list[str]:
+        """Disconnects an MQTT client. Returns the gateways that had it."""
+        body = {"client": client, "workspace": workspace or None}
+        had: list[str] = self._post("/v1/clients/disconnect", body)["gateways"]
+        return had
+
+    def move(self, subtree: str, node: str, say: Callable[[str], None]) -> MoveOutcome:
+        """As `Orders.give_subtree`. `say` is called with each step."""
+        move = self._post("/v1/moves", {"subtree": subtree, "node": node})
+        told = 0
+        while True:
+            for step in move["steps"][told:]:
+                say(step)
+            told = len(move["steps"])
+            if move["state"] != "running":
+                return MoveOutcome(move["source"] or "", move["error"])
+            time.sleep(_POLL_S)
+            move = self._get(f"/v1/moves/{move['id']}", {})
+
+    def owner(self, topic: str) -> str | None:
+        """The node that owns a topic; None: no node answers for it."""
+        try:
+            node: str = self._get("/v1/owner", {"topic": topic})["node"]
+        except (LocalError, Refused, Unreachable):
+            return None
+        return node
+
+    def leave(self, node: str) -> None:
+        """As `Orders.leave`."""
+        self._post(f"/v1/nodes/{quote(node, safe='')}/leave", {})
+
+    # Requests
+
+    def _list(self, path: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = self._get(path, {"limit": str(_PAGE), **({} if cursor is None else {"cursor": cursor})})
+            items += page["items"]
+            cursor = page["next"]
+            if cursor is None:
+                return items
+
+    def _get(self, path: str, query: dict[str, str]) -> Any:
+        return self._request("GET", f"{path}?{urlencode(query)}" if query else path, None)
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        return self._request("POST", path, json.dumps(body).encode())
+
+    def _request(self, method: str, path: str, body: bytes | None) -> Any:
+        if urlsplit(self.url).scheme not in ("http", "https"):
+            raise LocalError(f"{self.url!r} is no URL of http or https")
+        headers = {"Accept": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        if body is not None:
+            headers |= {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
+        request = Request(self.url.rstrip("/") + path, body, headers, method=method)
+        try:
+            with urlopen(request, timeout=self.timeout, context=ssl.create_default_context()) as answer:
+                return json.loads(answer.read(_MOST_BYTES))
+        except HTTPError as error:
+            raise _refusal(error) from None
+        except (URLError, TimeoutError, OSError) as error:
+            reason = getattr(error, "reason", error)
+            raise Unreachable(
+                f"{self.url} does not answer: {reason}", Reason.REASON_OWNER_UNREACHABLE
+            ) from None
+        except ValueError as error:
+            raise LocalError(f"{self.url} is no HTTP API of hbroker: {error}") from None
+
+
+def _refusal(error: HTTPError) -> LocalError | Refused | Unreachable:
+    try:
+        detail = str(json.loads(error.read(1 << 16))["detail"])
+    except (ValueError, KeyError, TypeError, OSError):
+        detail = f"HTTP status {error.code}"
+    if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return Refused(detail, Reason.REASON_NOT_AUTHORIZED)
+    if error.code in _AWAY:
+        return Unreachable(detail, Reason.REASON_OWNER_UNREACHABLE)
+    return LocalError(detail)
