@@ -245,7 +245,7 @@ class Trial:
         elif isinstance(event, ControlEvent) and event.link is not None:
             match host, body_of(event.packet):
                 case ClientHost(), pb.SubAck() as suback:
-                    self._deliveries.handle_suback(host, suback)
+                    self._deliveries.handle_suback(host, event.source, suback)
                 case NodeHost(), pb.Unsubscribe(group=group, filter=filter):
                     self._deliveries.handle_unsubscribe(group, filter)
 

@@ -70,6 +70,8 @@ def test_flags_are_completed(shell: Shell) -> None:
     assert shell.completions("hbroker tree --") == [
         "plain,--root",
         "plain,--timeout",
+        "plain,--watch",
+        "plain,--url",
         "plain,--json",
         "plain,--help",
     ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from hbroker.errors import NotConnected
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed
 from hbroker.runtime.client import failure
 from hbroker.runtime.client.dispatcher import Dispatcher, microseconds
@@ -115,8 +117,9 @@ class Subscription:
         for subscription, ended in zip(ending, pending, strict=True):
             self._dispatcher.unsubscribe(subscription, ended.set)
         self._wake()
-        for ended in pending:
-            await ended
+        with suppress(NotConnected):  # The client was closed meanwhile, and its subscriptions with it.
+            for ended in pending:
+                await ended
 
     @property
     def dropped(self) -> int:

@@ -72,7 +72,7 @@ class Interest:
     queue: Queue = USUAL
     since: dict[str, int] = field(default_factory=dict)
     connected: dict[str, int] = field(default_factory=dict)
-    """As `since`, but a break without the loss of a link does not end it."""
+    """As `since`, but a break does not end it while the owner has the session and the link to it."""
     kept: dict[str, int] = field(default_factory=dict)
     """As `since`, but the end of a lease whose owner lives does not end it: what waits for a session stays
     (§5.6)."""

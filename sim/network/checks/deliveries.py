@@ -147,17 +147,23 @@ class Deliveries:
             self._withdraw(application, number)
         return ended
 
-    def handle_suback(self, host: ClientHost, suback: pb.SubAck) -> None:
+    def handle_suback(self, host: ClientHost, node: Address, suback: pb.SubAck) -> None:
         """A client receives a SUBACK.
 
         If the owner did not have the subscription any more (§6.4), the results of later runs count from now
-        on. A run that waits for `Subscribed` learns it from that.
+        on. A run that waits for `Subscribed` learns it from that. To the owner's topics, messages that their
+        publishers send again are new to it.
         """
         application = self._applications.get(host.session)
         if application is None or application.host is not host or not suback.active or suback.resumed:
             return
+        owned = [topic for topic, owner in self._ownership.owners.items() if owner.address == node]
         for interest in application.interests.values():
-            if interest.key == (suback.group, suback.filter) and not interest.is_awaited:
+            if interest.key != (suback.group, suback.filter):
+                continue
+            for topic in owned:
+                interest.connected.pop(topic, None)
+            if not interest.is_awaited:
                 self._pending.resume(host.session, interest, is_resumed=False)
                 interest.made_at = self._now()
 

@@ -7,6 +7,7 @@ import pytest
 from hbroker.protocol.subscriptions.client.subscription import ClientSubscription
 from hbroker.sim.network import CLEAR, ClientHost
 from hbroker.sim.network.actions import Action, Crash, Heal, Part, Publish, Restart, Subscribe
+from hbroker.sim.network.checks.deliveries import Deliveries
 from hbroker.sim.network.invariants import Invariant, Violation
 from hbroker.sim.network.plan import ROOT, SECOND, NodePlan, Plan
 from hbroker.sim.network.trial import Trial
@@ -15,12 +16,14 @@ TOPIC = "garden/c"
 KEPT = 3_600
 
 
-def violation(*actions: Action) -> Violation | None:
-    """The violation, if any, in a network of one node, a publisher `p` and a subscriber `s` with a
-    persistent session."""
-    begin = (Subscribe(0, "s", TOPIC, 1), publish(0.5))
-    nodes, expiries = (NodePlan(ROOT, ""),), {"s": KEPT}
-    plan = Plan(1, nodes, (ROOT,), ("p", "s"), expiries, (TOPIC,), CLEAR, None, (*begin, *actions))
+def violation(*actions: Action, subscribers: str = "s") -> Violation | None:
+    """The violation, if any, in a network of one node, a publisher `p` and subscribers (one letter each) with
+    persistent sessions."""
+    subscribe: list[Action] = [Subscribe(0, subscriber, TOPIC, 1) for subscriber in subscribers]
+    begin = *subscribe, publish(0.5)
+    nodes, expiries = (NodePlan(ROOT, ""),), dict.fromkeys(subscribers, KEPT)
+    clients = ("p", *subscribers)
+    plan = Plan(1, nodes, (ROOT,), clients, expiries, (TOPIC,), CLEAR, None, (*begin, *actions))
     return Trial(plan).run().violation
 
 
@@ -67,6 +70,21 @@ def test_messages_that_no_run_received_arrive_in_order(monkeypatch: pytest.Monke
 def restarts_without_its_files() -> tuple[Action, ...]:
     """The owner forgets a subscriber that is cut off, and accepts a message without a known subscriber."""
     return part(1, "s"), Crash(at(2), ROOT), Restart(at(3), ROOT, remembers=False), publish(4)
+
+
+def test_a_message_from_before_a_session_was_made_again_may_arrive_after_newer_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The owner has forgotten `s`, and accepts a message that waits for `t` before `s` is back. Its next run
+    has both sessions, and its publisher sends the message again."""
+    forgets = part(1, "s"), Crash(at(2), ROOT), Restart(at(3), ROOT, remembers=False)
+    waits = part(6, "t"), publish(6.1), heal(7, "s"), publish(8)
+    actions = *forgets, *waits, Crash(at(8.1), ROOT), Restart(at(8.5), ROOT), heal(8.6, "t")
+    assert violation(*actions, subscribers="st") is None
+    monkeypatch.setattr(Deliveries, "handle_suback", lambda *_: None)
+    found = violation(*actions, subscribers="st")
+    assert found is not None
+    assert found.invariant is Invariant.ORDER
 
 
 def test_a_message_that_a_run_missed_and_was_told_of_is_not_expected_by_the_next_run() -> None:

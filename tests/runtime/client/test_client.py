@@ -165,6 +165,16 @@ async def test_close_ends_every_iterator_and_refuses_later_calls(endpoint: FakeE
     await messages.close()
 
 
+async def test_a_subscription_may_be_closed_while_its_client_is_closed(endpoint: FakeEndpoint) -> None:
+    client = await connect("127.0.0.1")
+    messages = await client.subscribe("a")
+    closes = asyncio.create_task(messages.close())
+    await asyncio.sleep(0)  # from here on it waits for the owners
+    assert not closes.done()
+    await client.close()
+    await closes
+
+
 async def test_a_publish_that_waits_for_its_acknowledgement_fails_when_the_client_is_closed(
     endpoint: FakeEndpoint,
 ) -> None:
