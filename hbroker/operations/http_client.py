@@ -24,6 +24,8 @@ from hbroker.protocol.packets import Reason
 
 if TYPE_CHECKING:
     from hbroker.operations.node_statuses import Status
+    from hbroker.operations.plans import MoveResult
+    from hbroker.topology.moves import Move
 
 __all__ = ["HttpApi", "MoveOutcome"]
 
@@ -110,6 +112,36 @@ class HttpApi:
             time.sleep(_POLL_S)
             move = self._get(f"/v1/moves/{move['id']}", {})
 
+    def carry_out(
+        self,
+        topology: str,
+        on_begin: Callable[[int, Move], None],
+        on_end: Callable[[int, MoveResult], None],
+    ) -> list[MoveResult]:
+        """As `plans.carry_out`, of the moves that the API finds necessary for the text of a topology file."""
+        from hbroker.topology.moves import Move
+
+        plan = self._post("/v1/plans", {"topology": topology})
+        begun = ended = 0
+        while True:
+            results = [_result_of(move) for move in plan["moves"]]
+            states = [move["state"] for move in plan["moves"]]
+            while ended < len(states) and states[ended] != "waiting":
+                result = results[ended]
+                if begun == ended:
+                    on_begin(begun, Move(result.subtree, result.source, result.target))
+                    begun += 1
+                if states[ended] == "running":
+                    break
+                on_end(ended, result)
+                ended += 1
+            if plan["state"] != "running":
+                if plan["error"] and all(result.error is None for result in results):
+                    raise LocalError(plan["error"])
+                return results
+            time.sleep(_POLL_S)
+            plan = self._get(f"/v1/plans/{plan['id']}", {})
+
     def owner(self, topic: str) -> str | None:
         """The node that owns a topic; None: no node answers for it."""
         try:
@@ -161,6 +193,14 @@ class HttpApi:
             ) from None
         except ValueError as error:
             raise LocalError(f"{self.url} is no HTTP API of hbroker: {error}") from None
+
+
+def _result_of(move: dict[str, Any]) -> MoveResult:
+    from hbroker.operations.plans import MoveResult
+
+    done = {"done": True, "failed": False}.get(move["state"])
+    parts = (move["subtree"], move["source"], move["target"])
+    return MoveResult(*parts, done, move["seconds"], move["error"])
 
 
 def _refusal(error: HTTPError) -> LocalError | Refused | Unreachable:

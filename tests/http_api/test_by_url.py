@@ -15,7 +15,7 @@ import pytest
 
 from hbroker.errors import LocalError, Refused, Unreachable
 from hbroker.operations.http_client import HttpApi
-from tests.http_api.api import Api
+from tests.http_api.api import FILE, Api
 from tests.needs import need_mosquitto
 from tests.product.network import PATIENCE, PROJECT, environment
 from tests.waiting import until
@@ -61,6 +61,27 @@ def test_a_subtree_is_moved_there_and_back(api: Api) -> None:
     refused = hbroker(api, "move", "home/kitchen/by-url", "cellar")
     assert refused.returncode == 1
     assert "no node is called 'cellar'" in refused.stderr
+
+
+def test_a_plan_is_applied(api: Api, tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(FILE.replace("subtree: home/attic,", "subtree: home/attic, also: [home/planned],"))
+
+    def moves(*flags: str) -> list[tuple[object, ...]]:
+        found = of_json(api, "apply", str(file), *flags)["moves"]
+        return [(each["subtree"], each["source"], each["target"], each["done"]) for each in found]
+
+    assert moves("--dry-run") == [("home/planned", None, "attic", None)]
+    assert moves() == [("home/planned", None, "attic", True)]
+    assert api.get("/v1/owner", topic="home/planned")["node"] == "attic"
+    file.write_text(FILE)
+    back = hbroker(api, "apply", str(file))
+    assert back.returncode == 0, back.stderr
+    assert "[1/1] home/planned: from attic back to the node around it" in back.stderr
+    until(lambda: not moves("--dry-run"), "nothing is left to move", PATIENCE)
+    file.write_text(FILE.replace("name: attic,", "name: cellar,"))
+    refused = hbroker(api, "apply", str(file))
+    assert (refused.returncode, "node 'cellar' does not run" in refused.stderr) == (1, True)
 
 
 def test_mqtt_clients_are_listed_and_disconnected(api: Api) -> None:

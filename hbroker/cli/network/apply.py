@@ -4,7 +4,7 @@ use."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,15 +25,18 @@ from hbroker.cli.flags import (
     not_negative,
     state_dir_flag,
     timeout_flag,
+    url_flag,
 )
 from hbroker.cli.output import duration, print_json, print_table
-from hbroker.cli.progress import progress
+from hbroker.cli.progress import Progress, progress
 from hbroker.operations.orders import Orders
 
 if TYPE_CHECKING:
+    from hbroker.operations.http_client import HttpApi
     from hbroker.operations.node_statuses import Status
     from hbroker.operations.plans import MoveResult, NodeLoad
     from hbroker.topology import Plan
+    from hbroker.topology.moves import Move
 
 _TEXT = """\
 Compares the subtrees that running nodes own with those that FILE gives them, and moves what
@@ -74,6 +77,7 @@ wrong, 3 no answer
 @timeout_flag(ORDER_TIMEOUT_S, "for each step")
 @join_key_file_flag
 @state_dir_flag
+@url_flag
 @json_flag
 def apply(
     file: Path,
@@ -83,39 +87,34 @@ def apply(
     timeout: float,
     join_key_file: Path | None,
     state_dir: Path,
+    url: str | None,
     as_json: bool,
 ) -> int:
     """Returns when the network is as the file says, or a move has failed.
 
-    Raises Unreachable, LocalError, ConfigErrors.
+    Raises Unreachable, Refused, LocalError, ConfigErrors.
     """
     from hbroker import topology
-    from hbroker.operations.node_statuses import read_statuses
-    from hbroker.operations.plans import MoveResult, carry_out, described, planned_moves
+    from hbroker.operations.plans import MoveResult, planned_moves
 
     wanted = topology.load(file)
     root = root or format_address(wanted.root.address)
-    network = RunningNetwork(root, timeout, join_key_file, state_dir)
-    key = wanted.root.join_key if join_key_file is None else b""
-    key = key or network.join_key()
-    statuses, silent = read_statuses(root, timeout, network.authority(), network.token())
-    steps = planned_moves(wanted, statuses, silent)
+    network = RunningNetwork(root, timeout, join_key_file, state_dir, url)
+    api = network.api()
+    steps = planned_moves(wanted, *_statuses(network, api))
     measured = None
     if dry_run:
         done = [MoveResult(**asdict(step)) for step in steps]
     else:
         with progress(is_silent=as_json, parts=len(steps)) as shown:
-            with network.connect() as client:
-                orders = Orders(client, key, network.credentials(), timeout, shown.say)
-                done = carry_out(
-                    orders,
-                    steps,
-                    lambda number, step: shown.say(f"[{number + 1}/{len(steps)}] {described(step)}"),
-                    lambda number, result: shown.advance() if result.done else None,
-                )
+            if api is not None:
+                done = api.carry_out(file.read_text("utf-8"), *_shown(shown, len(steps))) if steps else []
+            else:
+                key = wanted.root.join_key if join_key_file is None else b""
+                done = _carry_out(network, key or network.join_key(), steps, shown)
             if wanted.plan and measure and all(step.done for step in done):
                 shown.say(f"measuring for {duration(measure)}")
-                measured = _measure(network, wanted.plan, measure)
+                measured = _measure(lambda: _statuses(network, api)[0], wanted.plan, measure)
     if as_json:
         print_json({"dry_run": dry_run, **_as_json(done, measured)})
     else:
@@ -123,25 +122,50 @@ def apply(
     return DONE if dry_run or all(step.done for step in done) else FAILED
 
 
-def _measure(network: RunningNetwork, plan: Plan, duration_s: float) -> tuple[float, list[NodeLoad]]:
-    """Measures the load of every node. Returns the seconds of the measurement, and the loads."""
+def _statuses(network: RunningNetwork, api: HttpApi | None) -> tuple[list[Status], list[str]]:
+    from hbroker.operations.node_statuses import read_statuses
+
+    if api is not None:
+        return api.statuses()
+    return read_statuses(network.root, network.timeout, network.authority(), network.token())
+
+
+def _carry_out(
+    network: RunningNetwork, key: bytes, steps: Sequence[Move], shown: Progress
+) -> list[MoveResult]:
+    from hbroker.operations.plans import carry_out
+
+    with network.connect() as client:
+        orders = Orders(client, key, network.credentials(), network.timeout, shown.say)
+        return carry_out(orders, steps, *_shown(shown, len(steps)))
+
+
+def _shown(
+    shown: Progress, parts: int
+) -> tuple[Callable[[int, Move], None], Callable[[int, MoveResult], None]]:
+    """What shows that a move begins, and that it has ended."""
+    from hbroker.operations.plans import described
+
+    return (
+        lambda number, step: shown.say(f"[{number + 1}/{parts}] {described(step)}"),
+        lambda _, result: shown.advance() if result.done else None,
+    )
+
+
+def _measure(read: Callable[[], list[Status]], plan: Plan, duration_s: float) -> tuple[float, list[NodeLoad]]:
+    """Measures the load of every node. Returns the seconds of the measurement, and the loads. `read`: reads
+    the statuses of nodes."""
     from hbroker.operations.plans import load_of
 
     began = time.monotonic()
-    before = {status["name"]: status for status in _statuses(network)}
+    before = {status["name"]: status for status in read()}
     time.sleep(duration_s)
     seconds = time.monotonic() - began
     return seconds, [
         load_of(status["name"], _rates(before[status["name"]], status, seconds), plan)
-        for status in _statuses(network)
+        for status in read()
         if status["name"] in before
     ]
-
-
-def _statuses(network: RunningNetwork) -> list[Status]:
-    from hbroker.operations.node_statuses import read_statuses
-
-    return read_statuses(network.root, network.timeout, network.authority(), network.token())[0]
 
 
 def _rates(before: Status, after: Status, seconds: float) -> dict[str, float]:
