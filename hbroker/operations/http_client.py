@@ -10,9 +10,11 @@ import json
 import secrets
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["HttpApi", "MoveOutcome"]
 
 _POLL_S: Final = 0.2
+_SILENT_S: Final = 45.0
+"""A stream of events in which nothing comes for this long is broken: the API sends a comment every 15 s."""
 _PAGE: Final = 1_000
 _MOST_BYTES: Final = 1 << 28
 _AWAY: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
@@ -91,6 +95,40 @@ class HttpApi:
             if cursor is None:
                 return replies
 
+    def events(self, kind: str, until: float | None) -> Iterator[dict[str, Any]]:
+        """What happens, of one kind, as `/v1/events` has it. `until`: a time by `time.monotonic`; None: it
+        does not end."""
+        parts = urlsplit(self._checked_url())
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            connection: HTTPConnection = HTTPSConnection(parts.netloc, timeout=self.timeout, context=context)
+        else:
+            connection = HTTPConnection(parts.netloc, timeout=self.timeout)
+        with closing(connection):
+            try:
+                connection.request("GET", parts.path.rstrip("/") + "/v1/events", headers=self._headers())
+                socket = connection.sock
+                answer = connection.getresponse()
+                if answer.status != HTTPStatus.OK:
+                    raise _refusal(answer.status, answer.read(1 << 16))
+            except (HTTPException, OSError) as error:
+                raise self._unreachable(error) from None
+            while True:
+                left = _SILENT_S if until is None else until - time.monotonic()
+                if left <= 0:
+                    return
+                socket.settimeout(min(left, _SILENT_S))
+                try:
+                    found, data = _next_event(answer)
+                except TimeoutError:
+                    if until is not None and time.monotonic() >= until:
+                        return
+                    raise self._unreachable("it sends nothing any more") from None
+                except (HTTPException, OSError, ValueError) as error:
+                    raise self._unreachable(error) from None
+                if found == kind:
+                    yield data
+
     # Change
 
     def kick(self, client: str, workspace: str) -> list[str]:
@@ -112,6 +150,11 @@ class HttpApi:
             time.sleep(_POLL_S)
             move = self._get(f"/v1/moves/{move['id']}", {})
 
+    def planned_moves(self, topology: str) -> list[Move]:
+        """As `plans.planned_moves`, for the text of a topology file."""
+        plan = self._post("/v1/plans", {"topology": topology, "dry_run": True})
+        return [_move_of(move) for move in plan["moves"]]
+
     def carry_out(
         self,
         topology: str,
@@ -119,8 +162,6 @@ class HttpApi:
         on_end: Callable[[int, MoveResult], None],
     ) -> list[MoveResult]:
         """As `plans.carry_out`, of the moves that the API finds necessary for the text of a topology file."""
-        from hbroker.topology.moves import Move
-
         plan = self._post("/v1/plans", {"topology": topology})
         begun = ended = 0
         while True:
@@ -129,7 +170,7 @@ class HttpApi:
             while ended < len(states) and states[ended] != "waiting":
                 result = results[ended]
                 if begun == ended:
-                    on_begin(begun, Move(result.subtree, result.source, result.target))
+                    on_begin(begun, _move_of(plan["moves"][begun]))
                     begun += 1
                 if states[ended] == "running":
                     break
@@ -173,43 +214,70 @@ class HttpApi:
         return self._request("POST", path, json.dumps(body).encode())
 
     def _request(self, method: str, path: str, body: bytes | None) -> Any:
-        if urlsplit(self.url).scheme not in ("http", "https"):
-            raise LocalError(f"{self.url!r} is no URL of http or https")
-        headers = {"Accept": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
+        headers = {"Accept": "application/json", **self._headers()}
         if body is not None:
             headers |= {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
-        request = Request(self.url.rstrip("/") + path, body, headers, method=method)
+        request = Request(self._checked_url() + path, body, headers, method=method)
         try:
             with urlopen(request, timeout=self.timeout, context=ssl.create_default_context()) as answer:
                 return json.loads(answer.read(_MOST_BYTES))
         except HTTPError as error:
-            raise _refusal(error) from None
-        except (URLError, TimeoutError, OSError) as error:
-            reason = getattr(error, "reason", error)
-            raise Unreachable(
-                f"{self.url} does not answer: {reason}", Reason.REASON_OWNER_UNREACHABLE
-            ) from None
+            raise _refusal(error.code, error.read(1 << 16)) from None
+        except (URLError, HTTPException, OSError) as error:
+            raise self._unreachable(getattr(error, "reason", error)) from None
         except ValueError as error:
             raise LocalError(f"{self.url} is no HTTP API of hbroker: {error}") from None
+
+    def _checked_url(self) -> str:
+        if urlsplit(self.url).scheme not in ("http", "https"):
+            raise LocalError(f"{self.url!r} is no URL of http or https")
+        return self.url.rstrip("/")
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def _unreachable(self, why: object) -> Unreachable:
+        return Unreachable(f"{self.url} does not answer: {why}", Reason.REASON_OWNER_UNREACHABLE)
+
+
+def _next_event(lines: Iterable[bytes]) -> tuple[str, dict[str, Any]]:
+    """The next event of a stream (WHATWG HTML §9.2.6): its kind, and its data, an object of JSON; of a
+    comment the kind is empty. Raises ValueError for other data; ConnectionError when the stream has ended."""
+    kind, data = "", []
+    for line in lines:
+        name, _, value = line.decode().rstrip("\r\n").partition(":")
+        if name == "event":
+            kind = value.strip()
+        elif name == "data":
+            data.append(value)
+        elif not name and not value:
+            content = json.loads("\n".join(data)) if data else {}
+            if not isinstance(content, dict):
+                raise ValueError("no object")
+            return kind, content
+    raise ConnectionError("the stream has ended")
+
+
+def _move_of(move: dict[str, Any]) -> Move:
+    from hbroker.topology.moves import Move
+
+    return Move(move["subtree"], move["source"], move["target"])
 
 
 def _result_of(move: dict[str, Any]) -> MoveResult:
     from hbroker.operations.plans import MoveResult
 
     done = {"done": True, "failed": False}.get(move["state"])
-    parts = (move["subtree"], move["source"], move["target"])
-    return MoveResult(*parts, done, move["seconds"], move["error"])
+    return MoveResult(move["subtree"], move["source"], move["target"], done, move["seconds"], move["error"])
 
 
-def _refusal(error: HTTPError) -> LocalError | Refused | Unreachable:
+def _refusal(status: int, body: bytes) -> LocalError | Refused | Unreachable:
     try:
-        detail = str(json.loads(error.read(1 << 16))["detail"])
-    except (ValueError, KeyError, TypeError, OSError):
-        detail = f"HTTP status {error.code}"
-    if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        detail = str(json.loads(body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = f"HTTP status {status}"
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return Refused(detail, Reason.REASON_NOT_AUTHORIZED)
-    if error.code in _AWAY:
+    if status in _AWAY:
         return Unreachable(detail, Reason.REASON_OWNER_UNREACHABLE)
     return LocalError(detail)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from hbroker.runtime.credentials import PathLike
+    from hbroker.sync import Client
 
 STATUS_FILTER = "$SYS/nodes/+/status"
 SESSIONS_FILTER = "$SYS/nodes/+/sessions"
@@ -40,12 +41,17 @@ def read_statuses(
     """
     from hbroker import sync
 
+    with sync.connect(root, timeout=timeout, authority=authority, token=token) as client:
+        return ask_statuses(client, timeout, with_clients=with_clients, with_ids=with_ids)
+
+
+def ask_statuses(
+    client: Client, timeout: float, *, with_clients: bool = False, with_ids: bool = False
+) -> tuple[list[Status], list[str]]:
+    """As `read_statuses`, with a client of the network."""
     deadline = time.monotonic() + timeout
     filters = (STATUS_FILTER, SESSIONS_FILTER) if with_clients else (STATUS_FILTER,)
-    with (
-        sync.connect(root, timeout=timeout, authority=authority, token=token) as client,
-        client.subscribe(*filters, qos=1, timeout=timeout) as messages,
-    ):
+    with client.subscribe(*filters, qos=1, timeout=timeout) as messages:
         reported: dict[str, dict[str, Status]] = {}
         """By node and last topic level."""
         while any(len(reported.get(name, ())) < len(filters) for name in messages.owners):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -78,10 +79,29 @@ def test_a_plan_is_applied(api: Api, tmp_path: Path) -> None:
     back = hbroker(api, "apply", str(file))
     assert back.returncode == 0, back.stderr
     assert "[1/1] home/planned: from attic back to the node around it" in back.stderr
-    until(lambda: not moves("--dry-run"), "nothing is left to move", PATIENCE)
+    assert moves() == []
     file.write_text(FILE.replace("name: attic,", "name: cellar,"))
     refused = hbroker(api, "apply", str(file))
     assert (refused.returncode, "node 'cellar' does not run" in refused.stderr) == (1, True)
+
+
+def test_events_are_followed(api: Api) -> None:
+    need_mosquitto()
+    flags = ("-p", api.port(), "-V", "5", "-t", "home/audited", "-m", "1")
+
+    def seen() -> list[str]:
+        """The clients whose events came while a client connected and left."""
+        with ThreadPoolExecutor(1) as other:
+            listens = other.submit(hbroker, api, "audit", "--timeout", "3", "--json")
+            while not listens.done():
+                subprocess.run(["mosquitto_pub", *flags, "-i", "audited"], check=True, timeout=PATIENCE)
+        done = listens.result()
+        assert done.returncode == 0, done.stderr
+        records = [json.loads(line) for line in done.stdout.splitlines()]
+        assert all({"time", "node", "event"} <= record.keys() for record in records)
+        return [record["client"] for record in records if "client" in record]
+
+    assert "audited" in seen()
 
 
 def test_mqtt_clients_are_listed_and_disconnected(api: Api) -> None:
@@ -135,11 +155,18 @@ def other() -> Iterator[str]:
 def test_an_answer_of_something_else_is_an_error(other: str, status: int, error: type[Exception]) -> None:
     with pytest.raises(error):
         HttpApi(f"{other}/{status}", "", PATIENCE).statuses()
+    with pytest.raises(error if status != 200 else Unreachable):
+        next(HttpApi(f"{other}/{status}", "", PATIENCE).events("audit", None))
 
 
 def test_what_is_no_url_and_who_does_not_answer_are_errors(tmp_path: Path) -> None:
     for url in ("127.0.0.1:7780", f"file://{tmp_path}"):
         with pytest.raises(LocalError, match="no URL of http"):
             HttpApi(url, "", PATIENCE).statuses()
+        with pytest.raises(LocalError, match="no URL of http"):
+            next(HttpApi(url, "", PATIENCE).events("audit", None))
+    nobody = HttpApi("http://127.0.0.1:9", "", PATIENCE)
     with pytest.raises(Unreachable, match="does not answer"):
-        HttpApi("http://127.0.0.1:9", "", PATIENCE).statuses()
+        nobody.statuses()
+    with pytest.raises(Unreachable, match="does not answer"):
+        next(nobody.events("audit", None))

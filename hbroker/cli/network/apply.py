@@ -101,14 +101,15 @@ def apply(
     root = root or format_address(wanted.root.address)
     network = RunningNetwork(root, timeout, join_key_file, state_dir, url)
     api = network.api()
-    steps = planned_moves(wanted, *_statuses(network, api))
+    text = file.read_text("utf-8")
+    steps = planned_moves(wanted, *_statuses(network, None)) if api is None else api.planned_moves(text)
     measured = None
     if dry_run:
         done = [MoveResult(**asdict(step)) for step in steps]
     else:
         with progress(is_silent=as_json, parts=len(steps)) as shown:
             if api is not None:
-                done = api.carry_out(file.read_text("utf-8"), *_shown(shown, len(steps))) if steps else []
+                done = api.carry_out(text, *_shown(shown, len(steps))) if steps else []
             else:
                 key = wanted.root.join_key if join_key_file is None else b""
                 done = _carry_out(network, key or network.join_key(), steps, shown)

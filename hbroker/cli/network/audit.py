@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import json_flag, root_flag, timeout_flag
+from hbroker.cli.flags import RunningNetwork, json_flag, root_flag, timeout_flag, url_flag
 from hbroker.cli.output import Style, print_json_line, styled
 
 if TYPE_CHECKING:
@@ -40,27 +42,36 @@ exit codes: 0 done, 1 not allowed, 3 no answer, 130 interrupted
 @click.option("--follow", is_flag=True, help="go on until Ctrl-C")
 @root_flag
 @timeout_flag(10.0, "how long to listen, without --follow; and to wait for answers")
+@url_flag
 @json_flag
-def audit(follow: bool, root: str, timeout: float, as_json: bool) -> int:
-    """Returns when the time is over. Raises Unreachable, Refused, KeyboardInterrupt."""
+def audit(follow: bool, root: str, timeout: float, url: str | None, as_json: bool) -> int:
+    """Returns when the time is over. Raises Unreachable, Refused, LocalError, KeyboardInterrupt."""
+    until = None if follow else time.monotonic() + timeout
+    api = RunningNetwork(root, timeout, None, Path(), url).api()
+    for record in _records(root, timeout, until) if api is None else api.events("audit", until):
+        _show(record, as_json=as_json)
+    return DONE
+
+
+def _records(root: str, timeout: float, until: float | None) -> Iterator[dict[str, Any]]:
+    """The records that are published until this time by `time.monotonic`; None: without end."""
     from hbroker import sync
 
     with (
         sync.connect(root, timeout=timeout) as client,
         client.subscribe(_FILTER, qos=1, timeout=timeout) as messages,
     ):
-        deadline = time.monotonic() + timeout
         while True:
-            message = messages.next(timeout=None if follow else max(deadline - time.monotonic(), 0.0))
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            message = messages.next(timeout=left)
             if message is None:
-                return DONE
-            _show(message, as_json=as_json)
+                return
+            if (record := _record_of(message)) is not None:
+                yield record
 
 
-def _show(message: Message, *, as_json: bool) -> None:
-    """Prints a record. The topic says of which node it is, whatever the record says."""
-    from hbroker.runtime.logs import pairs, plain
-
+def _record_of(message: Message) -> dict[str, Any] | None:
+    """The record in a message. The topic says of which node it is, whatever the record says."""
     _, _, node, *rest = [*message.topic.split("/"), ""]
     try:
         record = json.loads(bytes(message.payload))
@@ -68,8 +79,13 @@ def _show(message: Message, *, as_json: bool) -> None:
         record = None
     if not isinstance(record, dict):
         print(styled(f"no record of an event: {message.topic!r}", Style.BAD), file=sys.stderr)
-        return
-    record |= {"node": node, "event": rest[0]}
+        return None
+    return record | {"node": node, "event": rest[0]}
+
+
+def _show(record: dict[str, Any], *, as_json: bool) -> None:
+    from hbroker.runtime.logs import pairs, plain
+
     if as_json:
         print_json_line(record)
         return

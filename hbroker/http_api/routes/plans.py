@@ -18,6 +18,7 @@ from hbroker.http_api.models.plans import NewPlan, Plan, PlannedLoad, PlannedMov
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.plans import PlanProgress
 from hbroker.http_api.problems import Refusal, refusals
+from hbroker.operations.node_statuses import ask_statuses
 from hbroker.operations.plans import MoveResult, NodeLoad, load_of, max_mean, planned_moves
 from hbroker.topology import Plan as ExpectedLoads
 from hbroker.topology import Topology
@@ -50,7 +51,9 @@ class PlanRoutes(Controller):
         nothing."""
         context = context_of(state)
         wanted = await asyncio.get_running_loop().run_in_executor(None, _parsed, data.topology)
-        moves = planned_moves(wanted, [each.status for each in context.live.nodes().values()])
+        timeout = context.access.timeout
+        statuses, silent = await context.ask(lambda client: ask_statuses(client, timeout))
+        moves = planned_moves(wanted, statuses, silent)
         if not data.dry_run:
             return _running(context, context.plans.begin(moves, wanted.plan))
         results = [MoveResult(**asdict(move)) for move in moves]
