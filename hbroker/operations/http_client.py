@@ -26,7 +26,7 @@ from hbroker.protocol.packets import Reason
 
 if TYPE_CHECKING:
     from hbroker.operations.node_statuses import Status
-    from hbroker.operations.plans import MoveResult
+    from hbroker.operations.plans import MoveResult, NodeLoad
     from hbroker.topology.moves import Move
 
 __all__ = ["HttpApi", "MoveOutcome"]
@@ -154,6 +154,18 @@ class HttpApi:
         """As `plans.planned_moves`, for the text of a topology file."""
         plan = self._post("/v1/plans", {"topology": topology, "dry_run": True})
         return [_move_of(move) for move in plan["moves"]]
+
+    def loads(self, topology: str, wait_s: float) -> tuple[float, list[NodeLoad]]:
+        """What each node carries after a while, by the plan in the text of a topology file. Returns of how
+        many seconds that is, and the loads."""
+        from hbroker.operations.plans import NodeLoad
+        from hbroker.protocol.status import PERIOD
+        from hbroker.protocol.timers import SECOND
+
+        time.sleep(wait_s)
+        plan = self._post("/v1/plans", {"topology": topology, "dry_run": True})
+        keys = ("node", "predicted", "load", "cpu_seconds", "messages_received", "messages_sent")
+        return PERIOD / SECOND, [NodeLoad(*(load[key] for key in keys)) for load in plan["loads"]]
 
     def carry_out(
         self,

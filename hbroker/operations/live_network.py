@@ -62,6 +62,9 @@ MOST_WAITING: Final = 1_000
 SAMPLE_S: Final = 10.0
 MOST_SAMPLES: Final = 60
 """How often the sums of the network are kept, and how many of them: ten minutes."""
+_RATE_US: Final = 5_000_000
+"""Rates are those of at least so many microseconds. A node also publishes its status when somebody asks for
+it, which may be at any moment."""
 _AUDIT_FILTER: Final = "$SYS/audit/#"
 _ALERTS_FILTER: Final = "$SYS/analysis/alerts/#"
 _RETRY_S: Final = (1.0, 30.0)
@@ -70,11 +73,12 @@ _RETRY_S: Final = (1.0, 30.0)
 @dataclass(slots=True)
 class KnownNode:
     """The last status of a node. `seen`: when it came, by a monotonic clock, in seconds. `rates`: what each
-    of its counters grew by in a second, between its last two statuses."""
+    of its counters grew by in a second. `base`: the status from which they will be counted next."""
 
     status: Status
     seen: float
     rates: dict[str, float] = field(default_factory=dict)
+    base: Status = field(default_factory=dict)
 
     def is_silent(self, now: float) -> bool:
         """Whether it has not published its status for a while."""
@@ -237,8 +241,7 @@ class LiveNetwork:
             return
         if name not in self._nodes and len(self._nodes) >= MOST_NODES:
             return
-        before = self._nodes.get(name)
-        self._nodes[name] = KnownNode(status, now, {} if before is None else _rates(before.status, status))
+        self._nodes[name] = _known(self._nodes.get(name), status, now)
         self._first.set()
         self._sample(now)
         self.tell("node", {"name": name})
@@ -304,6 +307,16 @@ class EventReader:
 
 _GAUGES: Final = ("sessions", "sessions_offline", "subscriptions", "queued_messages", "queued_bytes")
 _COUNTERS: Final = ("messages_in", "messages_out", "bytes_in", "bytes_out", "cpu_s")
+
+
+def _known(before: KnownNode | None, status: Status, now: float) -> KnownNode:
+    if before is None:
+        return KnownNode(status, now, base=status)
+    rates = _rates(before.base, status)
+    is_short = bool(rates) and status["at_us"] - before.base["at_us"] < _RATE_US
+    if is_short:
+        return KnownNode(status, now, before.rates or rates, before.base)
+    return KnownNode(status, now, rates, status)
 
 
 def _rates(before: Status, after: Status) -> dict[str, float]:

@@ -79,7 +79,11 @@ def test_a_plan_is_applied(api: Api, tmp_path: Path) -> None:
     back = hbroker(api, "apply", str(file))
     assert back.returncode == 0, back.stderr
     assert "[1/1] home/planned: from attic back to the node around it" in back.stderr
-    assert moves() == []
+    file.write_text(FILE + "plan: {in_us: 10, out_us: 5, predicted: {root: 0.1, kitchen: 0.3}}\n")
+    applied = of_json(api, "apply", str(file), "--measure", "0.1")
+    assert applied["moves"] == []
+    predicted = {each["name"]: each["predicted"] for each in applied["measured"]["nodes"]}
+    assert predicted == {"root": 0.1, "kitchen": 0.3, "attic": None}
     file.write_text(FILE.replace("name: attic,", "name: cellar,"))
     refused = hbroker(api, "apply", str(file))
     assert (refused.returncode, "node 'cellar' does not run" in refused.stderr) == (1, True)

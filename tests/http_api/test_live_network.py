@@ -47,6 +47,16 @@ def test_rates_are_those_between_two_statuses() -> None:
     assert live.nodes()["a"].rates["messages_in"] == 500
 
 
+def test_rates_are_not_those_of_a_moment() -> None:
+    """Somebody asks node a for its status, just after it has published one."""
+    live = network()
+    for at_s, messages in ((100, 1_000), (110, 6_000), (110.02, 6_100)):
+        take(live, "$SYS/nodes/a/status", status("a", at_s, messages))
+    assert live.nodes()["a"].rates["messages_in"] == 500
+    take(live, "$SYS/nodes/a/status", status("a", 120, 7_000))
+    assert live.nodes()["a"].rates["messages_in"] == 100
+
+
 def test_sums_of_the_last_ten_minutes_are_kept() -> None:
     live = network()
     begin = time.monotonic()

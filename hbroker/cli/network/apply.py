@@ -32,7 +32,6 @@ from hbroker.cli.progress import Progress, progress
 from hbroker.operations.orders import Orders
 
 if TYPE_CHECKING:
-    from hbroker.operations.http_client import HttpApi
     from hbroker.operations.node_statuses import Status
     from hbroker.operations.plans import MoveResult, NodeLoad
     from hbroker.topology import Plan
@@ -46,7 +45,8 @@ name goes back to the node around it. FILE names nodes that run: addresses and s
 change nothing. If a move fails, those before it stand: run it again to go on.
 
 `hbroker analyze` writes such files, with a section `plan`: then what each node was predicted to
-carry is shown beside what it carries, measured for a while after the last move.
+carry is shown beside what it carries, measured for a while after the last move. With --url it is
+what the API has measured of each node in about ten seconds before the end of that while.
 
 examples:
   hbroker apply plan.yaml --dry-run        what would move
@@ -102,7 +102,7 @@ def apply(
     network = RunningNetwork(root, timeout, join_key_file, state_dir, url)
     api = network.api()
     text = file.read_text("utf-8")
-    steps = planned_moves(wanted, *_statuses(network, None)) if api is None else api.planned_moves(text)
+    steps = planned_moves(wanted, *_statuses(network)) if api is None else api.planned_moves(text)
     measured = None
     if dry_run:
         done = [MoveResult(**asdict(step)) for step in steps]
@@ -115,7 +115,9 @@ def apply(
                 done = _carry_out(network, key or network.join_key(), steps, shown)
             if wanted.plan and measure and all(step.done for step in done):
                 shown.say(f"measuring for {duration(measure)}")
-                measured = _measure(lambda: _statuses(network, api)[0], wanted.plan, measure)
+                measured = (
+                    _measure(network, wanted.plan, measure) if api is None else api.loads(text, measure)
+                )
     if as_json:
         print_json({"dry_run": dry_run, **_as_json(done, measured)})
     else:
@@ -123,11 +125,9 @@ def apply(
     return DONE if dry_run or all(step.done for step in done) else FAILED
 
 
-def _statuses(network: RunningNetwork, api: HttpApi | None) -> tuple[list[Status], list[str]]:
+def _statuses(network: RunningNetwork) -> tuple[list[Status], list[str]]:
     from hbroker.operations.node_statuses import read_statuses
 
-    if api is not None:
-        return api.statuses()
     return read_statuses(network.root, network.timeout, network.authority(), network.token())
 
 
@@ -153,18 +153,17 @@ def _shown(
     )
 
 
-def _measure(read: Callable[[], list[Status]], plan: Plan, duration_s: float) -> tuple[float, list[NodeLoad]]:
-    """Measures the load of every node. Returns the seconds of the measurement, and the loads. `read`: reads
-    the statuses of nodes."""
+def _measure(network: RunningNetwork, plan: Plan, duration_s: float) -> tuple[float, list[NodeLoad]]:
+    """Measures the load of every node. Returns the seconds of the measurement, and the loads."""
     from hbroker.operations.plans import load_of
 
     began = time.monotonic()
-    before = {status["name"]: status for status in read()}
+    before = {status["name"]: status for status in _statuses(network)[0]}
     time.sleep(duration_s)
     seconds = time.monotonic() - began
     return seconds, [
         load_of(status["name"], _rates(before[status["name"]], status, seconds), plan)
-        for status in read()
+        for status in _statuses(network)[0]
         if status["name"] in before
     ]
 
