@@ -26,7 +26,7 @@ def test_the_nodes_and_what_they_own(api: Api) -> None:
     assert api.get("/v1/nodes/kitchen")["address"] == nodes["kitchen"]["address"]
     assert "GET /v1/nodes" in api.get("/v1/nodes/cellar", status=404)["detail"]
     subtrees = {each["subtree"]: each for each in api.get("/v1/subtrees")["items"]}
-    assert sorted(subtrees[""]["delegated"]) == ["home/attic", "home/kitchen"]
+    assert {"home/attic", "home/kitchen"} <= set(subtrees[""]["delegated"])
     owner = api.get("/v1/owner", topic="home/kitchen/oven")
     assert (owner["node"], owner["subtree"]) == ("kitchen", "home/kitchen")
     assert api.get("/v1/owner", status=422, topic="home/#")["detail"]

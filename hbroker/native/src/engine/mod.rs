@@ -41,7 +41,6 @@ use crate::config::Config;
 use crate::engine::fragmentation::fragments::Splitter;
 use crate::engine::handover::moves::Moves;
 use crate::engine::metrics::counters::{Counters, Drop};
-use crate::engine::metrics::message_metrics::Departed;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::owner::home_workers::HomeWorkers;
 use crate::engine::owner::member_fitness::MemberFitness;
@@ -158,7 +157,6 @@ pub struct Engine {
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
-    departed: Departed,
     housekeeping: Micros,
     /// For the packets of the next datagram. Made when first needed: the clients of a pool use the pool's
     /// buffers instead.
@@ -209,7 +207,6 @@ impl Engine {
             sender_rights: None,
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
-            departed: Departed::default(),
             housekeeping: Micros::MAX,
             view_buffers: None,
             shared,
@@ -252,15 +249,16 @@ impl Engine {
             counted.buffer().extend_from_slice(&datagram);
             counted.commit(&destination, start);
         }
-        let (departed, side) = (&mut self.departed, &mut self.side);
+        let side = &mut self.side;
         links.drain_dirty(now, |entry| {
             counted.set_rights(entry.rights.key());
             let is_left = entry.link.poll_transmit(now, &mut counted);
-            entry.timed.take_departed(&entry.link, departed);
-            if std::mem::take(&mut entry.awaits_room)
-                && let (Side::Node(forwarder), Some(session)) = (&mut *side, entry.subscriber)
-            {
-                forwarder.replays.resume(now, session);
+            let has_room = std::mem::take(&mut entry.awaits_room);
+            if let Side::Node(forwarder) = &mut *side {
+                entry.timed.take_departed(&entry.link, &mut forwarder.departed);
+                if let Some(session) = entry.subscriber.filter(|_| has_room) {
+                    forwarder.replays.resume(now, session);
+                }
             }
             is_left
         });

@@ -41,13 +41,10 @@ impl Engine {
     /// The datagrams that were built last are sent now. `now` is called only if a message is timed, or has
     /// spans.
     pub fn note_departure(&mut self, now: impl FnOnce() -> Micros) {
-        let Departed { timed, copies } = &mut self.departed;
-        let distributed = match &mut self.side {
-            Side::Node(forwarder) => Some(forwarder.traced_and_distributed()),
-            Side::Client(_) => None,
-        };
-        let is_nothing_distributed = distributed.as_ref().is_none_or(|distributed| distributed.is_empty());
-        if timed.is_empty() && copies.is_empty() && is_nothing_distributed {
+        let Side::Node(forwarder) = &mut self.side else { return };
+        let Departed { timed, copies } = &mut forwarder.departed;
+        let distributed = &mut forwarder.distribution.traced_and_distributed;
+        if timed.is_empty() && copies.is_empty() && distributed.is_empty() {
             return;
         }
         let now = now();
@@ -57,9 +54,7 @@ impl Engine {
             }
         }
         copies.drain(..).for_each(|(traced, peer)| traced.end(SpanKind::Delivery, now, Some(peer)));
-        for traced in distributed.into_iter().flat_map(|distributed| distributed.drain(..)) {
-            traced.end(SpanKind::Owner, now, None);
-        }
+        distributed.drain(..).for_each(|traced| traced.end(SpanKind::Owner, now, None));
     }
 
     /// Adds the gauges of `POSITIONS` slots of links and sessions, from a position on. Returns the next position;

@@ -13,7 +13,7 @@ use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::handover::barrier::Barriers;
 use crate::engine::metrics::counters::Drop;
-use crate::engine::metrics::message_metrics::MessageMetrics;
+use crate::engine::metrics::message_metrics::{Departed, MessageMetrics};
 use crate::engine::owner::distribution::Distribution;
 use crate::engine::owner::routes::{Refusal, Route, Routes};
 use crate::engine::owner::shared_groups::SharedGroups;
@@ -59,6 +59,7 @@ pub struct Forwarder {
     pub barriers: Barriers,
     pub throttle: Throttle,
     pub workspace_rates: WorkspaceRates,
+    pub departed: Departed,
 }
 
 impl Forwarder {
@@ -83,6 +84,7 @@ impl Forwarder {
             barriers: Barriers::new(workers),
             throttle: Throttle::default(),
             workspace_rates,
+            departed: Departed::default(),
         }
     }
 
@@ -170,11 +172,6 @@ impl Forwarder {
             }
         }
         Ok(())
-    }
-
-    /// The messages that have spans, and were distributed since the caller emptied this.
-    pub fn traced_and_distributed(&mut self) -> &mut Vec<Arc<Traced>> {
-        &mut self.distribution.traced_and_distributed
     }
 
     /// The sessions that would get a message now, if it came from the session `source`. None, if it would not
