@@ -27,7 +27,15 @@ from hbroker.operations.mqtt_sessions import ClientConnected, NoSession
 from hbroker.protocol.packets import Reason, reason_name
 from hbroker.rights.verified import InvalidToken
 
-__all__ = ["Problem", "Refusal", "exception_handlers", "refusals"]
+__all__ = [
+    "NOT_FOUND",
+    "REFUSED",
+    "UNREACHABLE",
+    "Problem",
+    "Refusal",
+    "exception_handlers",
+    "refusals",
+]
 
 _MEDIA_TYPE: Final = "application/problem+json"
 _BY_REASON: Final[dict[int, HTTPStatus]] = {
@@ -90,6 +98,18 @@ def refusals(*statuses: HTTPStatus) -> dict[int, ResponseSpec]:
         )
         for status in statuses
     }
+
+
+REFUSED: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+"""Of every route: the request is wrong, or its token does not allow it."""
+NOT_FOUND: Final = refusals(HTTPStatus.NOT_FOUND)
+UNREACHABLE: Final = refusals(
+    HTTPStatus.CONFLICT,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
+"""Of routes that ask the network: it refuses, or does not answer."""
 
 
 def _of_http(_: Request[Any, Any, Any], error: HTTPException) -> Response[str]:

@@ -59,7 +59,7 @@ class MoveOutcome:
 
 @dataclass(frozen=True, slots=True)
 class HttpApi:
-    """The API at an URL, as `http://127.0.0.1:7780`. `token`: the text of a token; empty: none is shown.
+    """The API at a URL, as `http://127.0.0.1:7780`. `token`: the text of a token; empty: none is shown.
     `timeout`: seconds for each request.
 
     All methods raise Unreachable if it does not answer, or the network does not answer it; Refused if it

@@ -31,19 +31,11 @@ from hbroker.http_api.models.network import (
     Subtree,
 )
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
-from hbroker.http_api.problems import Refusal, refusals
+from hbroker.http_api.problems import NOT_FOUND, REFUSED, UNREACHABLE, Refusal
 from hbroker.operations.live_network import Event, KnownNode, LiveNetwork, lag_s, number_of
 
 __all__ = ["NetworkRoutes"]
 
-_REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-_NOT_FOUND: Final = refusals(HTTPStatus.NOT_FOUND)
-_UNREACHABLE: Final = refusals(
-    HTTPStatus.CONFLICT,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-)
 _HUGE: Final = 1e300
 
 
@@ -53,7 +45,7 @@ class NetworkRoutes(Controller):
     tags = ("network",)
     guards = (may_read,)
 
-    @get("/network", responses=_REFUSALS)
+    @get("/network", responses=REFUSED)
     async def read_network(self, state: State) -> Network:
         """The network as a whole: sums over all nodes."""
         context = context_of(state)
@@ -66,7 +58,7 @@ class NetworkRoutes(Controller):
             **totals.counts,
         )
 
-    @get("/network/history", responses=_REFUSALS)
+    @get("/network/history", responses=REFUSED)
     async def read_history(self, state: State) -> History:
         """The sums of the last ten minutes, of every ten seconds, the oldest first. None are from before the
         API began."""
@@ -83,25 +75,25 @@ class NetworkRoutes(Controller):
             ]
         )
 
-    @get("/nodes", responses=_REFUSALS)
+    @get("/nodes", responses=REFUSED)
     async def list_nodes(self, state: State, limit: Limit = 100, cursor: Cursor = None) -> Page[Node]:
         """All nodes, by name."""
         page = page_of(context_of(state).live.nodes().values(), _name, limit, cursor)
         return Page(items=[_node(each) for each in page.items], next=page.next)
 
-    @get("/nodes/{name:str}", responses=_REFUSALS | _NOT_FOUND)
+    @get("/nodes/{name:str}", responses=REFUSED | NOT_FOUND)
     async def read_node(self, state: State, name: str) -> Node:
         """One node."""
         return _node(_known(context_of(state).live, name))
 
-    @get("/subtrees", responses=_REFUSALS)
+    @get("/subtrees", responses=REFUSED)
     async def list_subtrees(self, state: State, limit: Limit = 100, cursor: Cursor = None) -> Page[Subtree]:
         """All subtrees that nodes own, by their prefix. Of two nodes that both name one, while it moves,
         both are listed."""
         subtrees = _subtrees(context_of(state).live.nodes().values())
         return page_of(subtrees, lambda each: f"{each.subtree}\0{each.node}", limit, cursor)
 
-    @get("/topics", responses=_REFUSALS)
+    @get("/topics", responses=REFUSED)
     async def list_hot_topics(self, state: State, limit: Limit = 20) -> HotTopicList:
         """The topics with the most messages, received and sent, the hottest first; and of each node all
         others together. Nodes without telemetry do not know them."""
@@ -113,7 +105,7 @@ class NetworkRoutes(Controller):
         hottest = heapq.nlargest(limit, named, key=lambda each: each.messages_received + each.messages_sent)
         return HotTopicList(items=hottest + others)
 
-    @get("/owner", responses=_REFUSALS | _UNREACHABLE)
+    @get("/owner", responses=REFUSED | UNREACHABLE)
     async def find_owner(
         self, state: State, topic: Annotated[str, Parameter(min_length=1, max_length=4_096)]
     ) -> Owner:
@@ -127,13 +119,13 @@ class NetworkRoutes(Controller):
             epoch=found.epoch,
         )
 
-    @get("/alerts", responses=_REFUSALS)
+    @get("/alerts", responses=REFUSED)
     async def list_alerts(self, state: State, limit: Limit = 100, cursor: Cursor = None) -> Page[Alert]:
         """The alerts of `hbroker analyze --follow` that stand now."""
         alerts = (_alert(each) for each in context_of(state).live.alerts())
         return page_of(alerts, lambda each: each.topic, limit, cursor)
 
-    @get("/audit", responses=_REFUSALS)
+    @get("/audit", responses=REFUSED)
     async def list_audit(
         self,
         state: State,
@@ -148,7 +140,7 @@ class NetworkRoutes(Controller):
         chosen = (each for each in found if node in (None, each.node) and event in (None, each.event))
         return page_of(chosen, lambda each: f"{each.number:020}", limit, cursor)
 
-    @get("/events", responses=_REFUSALS, media_type="text/event-stream")
+    @get("/events", responses=REFUSED, media_type="text/event-stream")
     async def follow_events(
         self,
         state: State,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from http import HTTPStatus
-from typing import Final
 
 from litestar import Controller, get, post
 from litestar.datastructures import State
@@ -15,19 +14,10 @@ from hbroker.http_api.middleware.authentication import may_change, may_read
 from hbroker.http_api.models.orders import Left, Move, NewMove
 from hbroker.http_api.moves import MoveProgress
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
-from hbroker.http_api.problems import Refusal, refusals
+from hbroker.http_api.problems import NOT_FOUND, REFUSED, UNREACHABLE, Refusal
 from hbroker.operations.orders import require_subtree
 
 __all__ = ["OrderRoutes"]
-
-_REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-_NOT_FOUND: Final = refusals(HTTPStatus.NOT_FOUND)
-_OF_NETWORK: Final = _REFUSALS | refusals(
-    HTTPStatus.CONFLICT,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-)
 
 
 class OrderRoutes(Controller):
@@ -35,19 +25,19 @@ class OrderRoutes(Controller):
 
     tags = ("orders",)
 
-    @post("/moves", guards=[may_change], status_code=HTTPStatus.ACCEPTED, responses=_OF_NETWORK)
+    @post("/moves", guards=[may_change], status_code=HTTPStatus.ACCEPTED, responses=REFUSED | UNREACHABLE)
     async def begin_move(self, state: State, data: NewMove) -> Move:
         """Begins to move a subtree to another node, with all its state, while it is in use. The answer comes
         at once: ask for the move by its id, or follow `/events`, until it is `done` or `failed`."""
         require_subtree(data.subtree)
         return _move(context_of(state).moves.begin(data.subtree, data.node))
 
-    @get("/moves", guards=[may_read], responses=_REFUSALS)
+    @get("/moves", guards=[may_read], responses=REFUSED)
     async def list_moves(self, state: State, limit: Limit = 100, cursor: Cursor = None) -> Page[Move]:
         """The last 1,000 moves that were begun here, by id."""
         return page_of(map(_move, context_of(state).moves), lambda each: each.id, limit, cursor)
 
-    @get("/moves/{id:str}", guards=[may_read], responses=_REFUSALS | _NOT_FOUND)
+    @get("/moves/{id:str}", guards=[may_read], responses=REFUSED | NOT_FOUND)
     async def read_move(self, state: State, id: str) -> Move:
         """One move, and how far it is."""
         move = context_of(state).moves.get(id)
@@ -59,7 +49,7 @@ class OrderRoutes(Controller):
         "/nodes/{name:str}/leave",
         guards=[may_change],
         status_code=HTTPStatus.OK,
-        responses=_OF_NETWORK | _NOT_FOUND,
+        responses=REFUSED | UNREACHABLE | NOT_FOUND,
     )
     async def leave(self, state: State, name: str) -> Left:
         """Makes a node hand back all that it owns, and end. Answers once it has."""

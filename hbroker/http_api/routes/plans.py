@@ -17,7 +17,7 @@ from hbroker.http_api.middleware.authentication import may_change, may_read
 from hbroker.http_api.models.plans import NewPlan, Plan, PlannedLoad, PlannedMove
 from hbroker.http_api.paging import Cursor, Limit, Page, page_of
 from hbroker.http_api.plans import PlanProgress
-from hbroker.http_api.problems import Refusal, refusals
+from hbroker.http_api.problems import NOT_FOUND, REFUSED, UNREACHABLE, Refusal
 from hbroker.operations.node_statuses import ask_statuses
 from hbroker.operations.plans import MoveResult, NodeLoad, load_of, max_mean, planned_moves
 from hbroker.topology import Plan as ExpectedLoads
@@ -26,14 +26,6 @@ from hbroker.topology.parse import parse
 
 __all__ = ["PlanRoutes"]
 
-_REFUSALS: Final = refusals(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-_NOT_FOUND: Final = refusals(HTTPStatus.NOT_FOUND)
-_OF_NETWORK: Final = _REFUSALS | refusals(
-    HTTPStatus.CONFLICT,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-)
 _READ: Final = ("nodes", "plan")
 
 
@@ -43,7 +35,7 @@ class PlanRoutes(Controller):
     path = "/plans"
     tags = ("orders",)
 
-    @post("/", guards=[may_change], status_code=HTTPStatus.ACCEPTED, responses=_OF_NETWORK)
+    @post("/", guards=[may_change], status_code=HTTPStatus.ACCEPTED, responses=REFUSED | UNREACHABLE)
     async def begin_plan(self, state: State, data: NewPlan) -> Plan:
         """Begins to move subtrees, one after the other, until nodes own what the topology gives them. Nothing
         is lost, and publishers of a subtree wait for less than a second. The answer comes at once: ask for
@@ -60,14 +52,14 @@ class PlanRoutes(Controller):
         loads = _loads(context, wanted.plan)
         return _plan(None, "dry_run", results, loads)
 
-    @get("/", guards=[may_read], responses=_REFUSALS)
+    @get("/", guards=[may_read], responses=REFUSED)
     async def list_plans(self, state: State, limit: Limit = 100, cursor: Cursor = None) -> Page[Plan]:
         """The last 100 plans that were begun here, by id."""
         context = context_of(state)
         page = page_of(context.plans, lambda each: each.id, limit, cursor)
         return Page(items=[_running(context, each) for each in page.items], next=page.next)
 
-    @get("/{id:str}", guards=[may_read], responses=_REFUSALS | _NOT_FOUND)
+    @get("/{id:str}", guards=[may_read], responses=REFUSED | NOT_FOUND)
     async def read_plan(self, state: State, id: str) -> Plan:
         """One plan: how far it is, and the load that it predicts beside that of now."""
         context = context_of(state)
